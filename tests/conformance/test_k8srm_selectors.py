@@ -11,15 +11,18 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.evaluation import Evaluations
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.functions import carried
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
     Compiler,
+    Evaluations,
     SelectorError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import attributes_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import ApiObject
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    ApiObject,
+    Field,
+)
 from support.device_objects import (
     attributes,
     device_claim,
@@ -36,7 +39,7 @@ Json = dict[str, t.Any]
 
 def flat(attributes_given: list[Json]) -> Json:
     pool = ApiObject(device_pool("p", "n", "d"))
-    read = attributes_of(pool, attributes_given, "spec.attributes")
+    read = attributes_of(Field(pool, "spec.attributes", attributes_given))
     return {"device": {name: carried(value) for name, value in read.items()}}
 
 

@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_choice import choose
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import choose
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_IN_USE,
     DISK_TAKEN,
@@ -136,7 +136,7 @@ def outcome(
     found = volume_obstacles(Constraints(volumes=needs.demands), node)
     found += shortages(needs.requests.items(), cluster.room("node1")[0])
     if needs.shared is not None and needs.shared.static and not found:
-        chosen = choose(read, [(pod, "node1")], {"node1": node})
+        chosen = choose(read, [(pod, "node1")], lambda _names: {"node1": node})
         names = {("default", name) for name in names_of(volumes)}
         unbound = {key for key in names if not read.claims[key].is_bound}
         found += [NO_VOLUME] if unbound - chosen.keys() else []
@@ -474,5 +474,5 @@ def test_two_unbound_pvcs_order_by_size(order: tuple[str, str]) -> None:
     objects = [claim("small", "static", size="1G"), claim("large", "static", size="5G")]
     read = VolumeObjects.read([*CLASSES, *objects, PV_1B, PV_1A])
     nodes = {"node1": Node("node1", {}, labels={"host": "node1"})}
-    chosen = choose(read, [(waiting(mounted(*order)), "node1")], nodes)
+    chosen = choose(read, [(waiting(mounted(*order)), "node1")], lambda _names: nodes)
     assert chosen == {("default", "small"): "pv-node1a", ("default", "large"): "pv-node1b"}

@@ -176,7 +176,6 @@ def plain_instances(
     names = [node.name for node in nodes]
     units = tuple(
         Unit(
-            f"u{number}",
             (number,),
             frozenset([draw(st.sampled_from(names))]) if draw(st.integers(0, 4)) == 0 else None,
             draw(st.sampled_from([0, 0, 5])),
@@ -193,7 +192,7 @@ def _units(draw: st.DrawFn, claims: int, nodes: list[str]) -> tuple[Unit, ...]:
         size = min(len(left), draw(st.sampled_from([1, 1, 2])))
         own, left = left[:size], left[size:]
         only = frozenset([draw(st.sampled_from(nodes))]) if draw(st.integers(0, 4)) == 0 else None
-        units.append(Unit(f"u{own[0]}", tuple(own), only, draw(st.sampled_from([0, 0, 5]))))
+        units.append(Unit(tuple(own), only, draw(st.sampled_from([0, 0, 5]))))
     return tuple(units)
 
 

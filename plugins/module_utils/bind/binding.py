@@ -27,8 +27,7 @@ from ..scheduling.volumes.cluster_volumes import depends_on_storage
 from ..scheduling.volumes.pod_claims import Unready
 from ..snapshot.pods import trim_pod
 from .bind_time_check import OpenNode, nominated_pods
-from .volume_binding import VOLUME_TIMEOUT, VolumeBinding
-from .volume_requests import VolumeRequest
+from .volume_binding import VOLUME_TIMEOUT, VolumeBinding, VolumeRequest
 
 T = t.TypeVar("T")
 
@@ -65,6 +64,10 @@ class Outcome:
     reason: str = ""
     is_told: bool = False
     waits: bool = True
+
+    def as_unplaced(self) -> Unplaced:
+        one = self.placement
+        return Unplaced(one.namespace, one.pod, self.reason, one.uid)
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def bind(kube: Kube, plan: Plan, options: Parameters, context: Context, record: 
         unplaced: list[Unplaced] = []
         if options["mark_unplaced"]:
             unplaced += plan.unplaced
-            unplaced += [_without_volumes(outcome) for outcome in outcomes if outcome.is_told]
+            unplaced += [each.as_unplaced() for each in outcomes if each.is_told]
         bindings = Bindings(outcomes, *_mark_all(guarded, context, unplaced))
         bindings.judge()
         if not context.check_mode:
@@ -215,11 +218,6 @@ def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Mutable
 def _path_of(pod: MutableObject) -> str:
     metadata = pod["metadata"]
     return Placement(metadata["namespace"], metadata["name"], "").path
-
-
-def _without_volumes(outcome: Outcome) -> Unplaced:
-    placement = outcome.placement
-    return Unplaced(placement.namespace, placement.pod, outcome.reason, placement.uid)
 
 
 def judge(placement: Placement, pod: MutableObject | None) -> Outcome | None:
@@ -314,24 +312,20 @@ class _Binder:
     def bind_all(self, of_one_node: tuple[str, list[Placement]]) -> list[Outcome]:
         """Bind the pods of one node, in the order of the plan."""
         name, placements = of_one_node
-        read = guarded_but_failures(Subject("Node", name), functools.partial(self._read_node, name))
-        if isinstance(read, WattwiseError):
-            return [self._count(Outcome(item, "failed", str(read))) for item in placements]
-        if isinstance(read, Finding):
-            return [self._count(Outcome(item, "skipped", str(read))) for item in placements]
+        read = guarded_but_failures(
+            Subject("Node", name),
+            lambda: OpenNode.read(self.kube, object_name(name, "node"), self.nominated),
+        )
+        if isinstance(read, (WattwiseError, Finding)):
+            return [self._count(_not_bound(item, read)) for item in placements]
         return [self._count(self._bind_within(item, read)) for item in placements]
-
-    def _read_node(self, name: str) -> OpenNode | None:
-        return OpenNode.read(self.kube, object_name(name, "node"), self.nominated)
 
     def _bind_within(self, placement: Placement, node: OpenNode | None) -> Outcome:
         """Outcome of one pod; its defects affect no other pod."""
         subject = Subject("Pod", placement.pod, placement.namespace)
         outcome = guarded_but_failures(subject, functools.partial(self._bind, placement, node))
-        if isinstance(outcome, WattwiseError):
-            return Outcome(placement, "failed", str(outcome))
-        if isinstance(outcome, Finding):
-            return Outcome(placement, "skipped", str(outcome))
+        if isinstance(outcome, (WattwiseError, Finding)):
+            return _not_bound(placement, outcome)
         return outcome
 
     def _count(self, outcome: Outcome) -> Outcome:
@@ -408,6 +402,12 @@ class _Binder:
             raise _NeedsVolumes
 
 
+def _not_bound(placement: Placement, problem: WattwiseError | Finding) -> Outcome:
+    """Skipped for a defect of the object, failed for an error of the API."""
+    fate: Fate = "skipped" if isinstance(problem, Finding) else "failed"
+    return Outcome(placement, fate, str(problem))
+
+
 class _NeedsVolumes(Exception):
     """Volumes of the pod were requested."""
 
@@ -453,23 +453,23 @@ def _binding(placement: Placement, pod: MutableObject) -> MutableObject:
 
 def _mark_all(
     kube: Kube, context: Context, unplaced: t.Sequence[Unplaced]
-) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+) -> tuple[list[Object], list[Object]]:
     """Written conditions, and errors."""
 
-    def told(item: Unplaced) -> dict[str, t.Any] | None:
+    def marked(item: Unplaced) -> Object | None:
         object_name(item.namespace, "namespace")
         object_name(item.pod, "pod")
         return mark(kube, context, item)
 
-    def attempt(item: Unplaced) -> tuple[dict[str, t.Any] | None, dict[str, t.Any] | None]:
+    def attempt(item: Unplaced) -> Object | Finding | WattwiseError | None:
         subject = Subject("Pod", item.pod, item.namespace)
-        marked = guarded_but_failures(subject, functools.partial(told, item))
-        if isinstance(marked, (WattwiseError, Finding)):
-            return None, {"namespace": item.namespace, "pod": item.pod, "detail": str(marked)}
-        return marked, None
+        return guarded_but_failures(subject, functools.partial(marked, item))
 
-    outcomes = kube.in_parallel(attempt, unplaced)
-    return (
-        [marked for marked, _error in outcomes if marked is not None],
-        [error for _marked, error in outcomes if error is not None],
-    )
+    written: list[Object] = []
+    errors: list[Object] = []
+    for item, found in zip(unplaced, kube.in_parallel(attempt, unplaced)):
+        if isinstance(found, (WattwiseError, Finding)):
+            errors.append({"namespace": item.namespace, "pod": item.pod, "detail": str(found)})
+        elif found is not None:
+            written.append(found)
+    return written, errors

@@ -10,6 +10,7 @@ whose key is the type. Its text is canonical, so that equal values are equal map
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing as t
 from decimal import Decimal
@@ -77,10 +78,6 @@ def declarations(opaque: bool) -> list[t.Any]:
     ]
 
 
-def _parsed(text: str) -> Decimal:
-    return quantity_of(text, "quantity")
-
-
 def _quantity(value: Decimal) -> Carried:
     if abs(value) >= _MAX:
         raise InvalidInput("the sum of quantities is out of range; the limit is 10^24")
@@ -89,17 +86,10 @@ def _quantity(value: Decimal) -> Carried:
     return {QUANTITY: text.rstrip("0").rstrip(".") if "." in text else text}
 
 
-def _is_quantity(text: str) -> bool:
+def is_read_by(read: t.Callable[[str, str], t.Any], text: str) -> bool:
+    """Whether the text is a value of the function, which otherwise raises InvalidInput."""
     try:
-        _parsed(text)
-    except InvalidInput:
-        return False
-    return True
-
-
-def _is_semver(text: str) -> bool:
-    try:
-        parse_version(text, "semver")
+        read(text, "text")
     except InvalidInput:
         return False
     return True
@@ -124,12 +114,12 @@ def _as_integer(value: Carried) -> int:
     return int(amount)
 
 
-def _add(first: Carried, second: Carried | int) -> Carried:
-    return _quantity(_amount(first) + _number(second))
+def _add(first: Carried, second: Carried | int, sign: int = 1) -> Carried:
+    return _quantity(_amount(first) + sign * _number(second))
 
 
 def _sub(first: Carried, second: Carried | int) -> Carried:
-    return _quantity(_amount(first) - _number(second))
+    return _add(first, second, -1)
 
 
 def _number(value: Carried | int) -> Decimal:
@@ -158,10 +148,10 @@ def _compare(first: t.Any, second: t.Any) -> int:
 
 
 _FUNCTIONS: tuple[tuple[str, str, str, t.Callable[..., t.Any]], ...] = (
-    ("quantity", "quantity", "text", lambda text: _quantity(_parsed(text))),
-    ("isQuantity", "truth", "text", _is_quantity),
+    ("quantity", "quantity", "text", lambda text: _quantity(quantity_of(text, "quantity"))),
+    ("isQuantity", "truth", "text", functools.partial(is_read_by, quantity_of)),
     ("semver", "semver", "text", lambda text: {SEMVER: str(parse_version(text, "semver"))}),
-    ("isSemver", "truth", "text", _is_semver),
+    ("isSemver", "truth", "text", functools.partial(is_read_by, parse_version)),
     ("sign", "whole", "quantity", lambda a: _compare(_amount(a), Decimal(0))),
     ("isInteger", "truth", "quantity", lambda a: _amount(a) == int(_amount(a))),
     ("asInteger", "whole", "quantity", _as_integer),

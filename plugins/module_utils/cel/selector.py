@@ -21,10 +21,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.boundary import InvalidField, shown, shown_text
-from ..base.errors import InvalidInput
 from ..base.libraries import cel, ext_bindings, ext_math, ext_optional, ext_strings
 from ..base.units import parse_quantity
-from . import functions
+from ..cel import functions
 from .cost import ENDLESS, Bound, UnboundedCost, worst_cost
 from .tree import (
     Expression,
@@ -71,6 +70,9 @@ _DEVICES: t.Mapping[Kind, Bound] = {
 _DOMAINS = ("device.attributes", "device.capacity")
 _EMPTY: t.Mapping[str, t.Any] = {}
 _ASSIGNMENT = re.compile(r"(?<![=!<>])=(?!=)")
+
+# Worst-case steps of one selector for all devices together: about ten seconds.
+MAXIMAL_COST_OF_ALL = 50 * MAXIMAL_COST
 
 
 class SelectorError(Exception):
@@ -199,7 +201,7 @@ class Compiler:
             f"compares with the text {shown(text)} letter by letter; write quantity({text!r}) and "
             "compareTo"
             for text in sorted(texts_in_order_comparisons(tree))
-            if _reads_as_quantity(text)
+            if functions.is_read_by(parse_quantity, text)
         )
         roots = _ROOTS[self._kind]
         equated = paths_equated_with_texts(tree, roots)
@@ -255,14 +257,6 @@ def _refusal(source: str, reason: str) -> str:
     return sentence
 
 
-def _reads_as_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except InvalidInput:
-        return False
-    return True
-
-
 @functools.cache
 def _environments(kind: Kind) -> tuple[t.Any, t.Any]:
     """The environments for type checking and for evaluation; both are immutable."""
@@ -295,3 +289,66 @@ def _variables(kind: Kind, quantity: t.Any) -> dict[str, t.Any]:
         "device.capacity": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, quantity)),
         "device.allowMultipleAllocations": kinds.BOOL,
     }
+
+
+Answer = t.Union[bool, SelectorError]
+
+TOO_MANY = SelectorError(
+    "evaluating it for so many different devices takes too many steps; compare fewer values"
+)
+
+
+class Evaluations:
+    """The results of selectors by position of the device.
+
+    5,000 devices of one model differ in their serial numbers, which no selector reads. So the
+    values of each path that some selector reads are numbered once, and a selector is evaluated once
+    for each combination of numbers.
+    """
+
+    def __init__(self, variables: t.Sequence[Variables]) -> None:
+        self._variables = variables
+        self._columns: dict[Path, list[int]] = {}
+        self._answers: dict[Selector, list[Answer]] = {}
+
+    def of(self, selector: Selector) -> list[Answer]:
+        """True, False or the error of the selector for each device."""
+        if selector not in self._answers:
+            self._answers[selector] = self._evaluate(selector)
+        return self._answers[selector]
+
+    def _evaluate(self, selector: Selector) -> list[Answer]:
+        if not selector.reads:
+            return [selector.evaluate(variables) for variables in self._variables[:1]] * len(
+                self._variables
+            )
+        columns = [self._column(path) for path in sorted(selector.reads)]
+        known: dict[tuple[int, ...], Answer] = {}
+        found: list[Answer] = []
+        most = MAXIMAL_COST_OF_ALL // max(1, selector.cost)
+        for device, key in enumerate(zip(*columns)):
+            answer = known.get(key)
+            if answer is None:
+                answer = TOO_MANY
+                if len(known) < most:
+                    answer = known[key] = selector.evaluate(self._variables[device])
+            found.append(answer)
+        return found
+
+    def _column(self, path: Path) -> list[int]:
+        """The value at the path in each device, as a number that is equal for equal values."""
+        if path not in self._columns:
+            numbers: dict[t.Hashable, int] = {}
+            self._columns[path] = [
+                numbers.setdefault(_frozen(lookup(variables, path)), len(numbers))
+                for variables in self._variables
+            ]
+        return self._columns[path]
+
+
+def _frozen(value: t.Any) -> t.Hashable:
+    if isinstance(value, dict):
+        return tuple(sorted((key, _frozen(member)) for key, member in value.items()))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_frozen, value))
+    return type(value).__name__, value

@@ -30,7 +30,7 @@ _MAX_OF_A_VERSION = 2**64 - 1
 # Kubernetes caps a binary quantity at this and leaves a decimal one exact.
 # Source: ParseQuantity of k8s.io/apimachinery 0.37.2.
 _MAX_BINARY = Decimal(2**63 - 1)
-# Sums of 100,000 such amounts still fit the two digits of solve/solver_amounts.py.
+# Sums of 100,000 such amounts still fit the two digits of solve/node_model.py.
 _MAX_AMOUNT = Decimal(10**21)
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 

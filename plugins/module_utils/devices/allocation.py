@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing as t
 
@@ -13,21 +14,28 @@ from ..base.argspec import ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
+from ..base.json_types import Object
 from ..base.manifests import read_file, read_manifests
+from ..scheduling.feasibility import availability_message
 from ..solving.limits import LIMITS, Limits
 from .dra import reader as dra
 from .k8srm import reader as k8srm
-from .k8srm.text import render
-from .messages import Hindrances, unplaced_messages
+from .k8srm.status import render
 from .model.findings import ApiObject, Defect, Key, read_objects
 from .model.model import Allocation, ConflictPart, Instance
 from .model.task import Options, Refusal, Task
 from .model.watts import with_watts
-from .solve.allocator import STRATEGIES
+from .solve import first_fit, optimal
 from .solve.conflict import conflict_between_units, minimal_conflict
 from .solve.explain import Explainer
 from .solve.matching import conflict_of_plain_claims
 from .solve.search import shape_of
+
+# Strategies by name. If one leaves ``Allocation.conflict`` empty, ``describe`` fills it.
+STRATEGIES: t.Mapping[str, t.Callable[[Instance, Limits], Allocation]] = {
+    "optimal": optimal.solve,
+    "first_fit": first_fit.solve,
+}
 
 SPEC = ArgumentSpec(
     {
@@ -51,6 +59,12 @@ _CORE_KINDS = ("Node", "Pod")
 # Limit of node results in the output; results of claims without devices come first.
 _MAX_EXPLANATIONS = 1000
 
+# Reasons by the names of nodes that do not take the pod at all.
+Hindrances = t.Callable[[Key], t.Mapping[str, str]]
+_NO_DEVICES = "node(s) without the devices"
+_NOT_FOR_THE_POD = "node(s) didn't match Pod's node affinity/selector"
+_OUT_OF_TIME = " The time limit ended the search; raise it."
+
 
 def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     """Allocate devices to the claims among the objects; change nothing.
@@ -68,10 +82,10 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
         task = _READERS[wanted[0]]([], _options(parameters))
     else:
         task = read_task(objects, _options(parameters), group)
-    findings = (*bad, *task.findings)
-    task = dataclasses.replace(
-        task, findings=findings, instance=_priced(task.instance, parameters, objects)
-    )
+    path = parameters["curves"]
+    curves = documents.load(path, "curves")["curves"] if path else {}
+    instance = with_watts(task.instance, parameters["device_power"], curves, objects)
+    task = dataclasses.replace(task, findings=(*bad, *task.findings), instance=instance)
     warn_of(task.findings, context)
     allocation = STRATEGIES[parameters["strategy"]](task.instance, limits)
     if allocation.errors and parameters["on_error"] == "fail":
@@ -81,13 +95,6 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     if parameters["format"] == "k8srm":
         result["text"] = render(result, parameters["verbose"])
     return {"changed": False, **result}
-
-
-def _priced(instance: Instance, parameters: Parameters, objects: t.Sequence[ApiObject]) -> Instance:
-    curves = (
-        documents.load(parameters["curves"], "curves")["curves"] if parameters["curves"] else {}
-    )
-    return with_watts(instance, parameters["device_power"], curves, objects)
 
 
 def _options(parameters: Parameters) -> Options:
@@ -272,3 +279,57 @@ def _describe_part(instance: Instance, part: ConflictPart) -> dict[str, t.Any]:
         "request": first.requests[part.request].name,
         "count": part.count,
     }
+
+
+def unplaced_messages(
+    task: Task,
+    pods: t.Iterable[Key],
+    node_results: t.Iterable[Object],
+    hindrances: Hindrances | None,
+    out_of_time: bool,
+) -> dict[Key, str]:
+    """A sentence for each pod that counts the nodes by reason, like kube-scheduler's events.
+
+    A node counts with the reason that excludes the pod at all, else with its lack of devices.
+    """
+    names = [node.name for node in task.instance.nodes]
+    why_not = hindrances or _by_units(task, names)
+    lacking: dict[Key, dict[str, str]] = collections.defaultdict(dict)
+    for result in node_results:
+        for pod in result.get("pods", ()):
+            lacking[pod["namespace"], pod["name"]][result["NodeName"]] = _lacking_on(result)
+    messages: dict[Key, str] = {}
+    for key in pods:
+        closed = why_not(key)
+        counted = collections.Counter(
+            closed.get(name) or lacking[key].get(name, _NO_DEVICES) for name in names
+        )
+        ordered = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+        messages[key] = availability_message(ordered, len(names))
+        if out_of_time:
+            messages[key] += _OUT_OF_TIME
+    return messages
+
+
+def _by_units(task: Task, names: t.Sequence[str]) -> Hindrances:
+    """Hindrances by the task itself, for the nodes of each pod."""
+    nodes = {key: unit.nodes for unit, keys in zip(task.instance.units, task.pods) for key in keys}
+
+    def why_not(key: Key) -> t.Mapping[str, str]:
+        allowed = nodes[key]
+        return {
+            name: _NOT_FOR_THE_POD for name in names if allowed is not None and name not in allowed
+        }
+
+    return why_not
+
+
+def _lacking_on(result: t.Mapping[str, t.Any]) -> str:
+    """The lack of a node's first unsatisfied claim, in the prototype's words."""
+    for claim in result["DeviceClaimResults"]:
+        if claim["best"] < 0:
+            sets = [one.get("failureReason") for one in claim.get("poolSetResults") or ()]
+            pools = [one.get("failureReason") for one in claim.get("ignoredPools") or ()]
+            told = [reason for reason in (*sets[-1:], *pools) if reason]
+            return f"{claim['claimName']}: {told[0] if told else 'no pool'}"
+    return "the claims together"

@@ -10,6 +10,7 @@ its place. Without these it is the memory, else the counter that most of the dev
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing as t
 from collections import defaultdict
@@ -22,8 +23,9 @@ from .dra import status as dra_status
 from .k8srm import pools as k8srm_pools
 from .k8srm import status as k8srm_status
 from .model.findings import ApiObject, Defect, Findings
-from .model.model import Amounts, Counter, Device, Node
+from .model.model import Amounts, Counter, Device, HeldDevice, Node
 from .model.task import labels_of
+from .solve.columns.components import DisjointSets
 
 # Devices that several nodes reach.
 NETWORK = ""
@@ -100,10 +102,12 @@ class _Use(t.NamedTuple):
     portions: Amounts
 
 
+_Taken = dict[int, list[_Use]]
+
+
 def inventory(given_objects: t.Sequence[ApiObject]) -> Inventory:
     """The inventory of the objects; unreadable objects are among the problems."""
     found = Inventory()
-    stock = _Stock(found)
     by_kind: dict[str, list[ApiObject]] = defaultdict(list)
     for obj in given_objects:
         by_kind[obj.kind].append(obj)
@@ -111,115 +115,94 @@ def inventory(given_objects: t.Sequence[ApiObject]) -> Inventory:
         Node(obj.name, labels_of(obj, Findings()))
         for obj in sorted(by_kind["Node"], key=lambda obj: obj.name)
     )
-    stock.add_dra(nodes, by_kind)
-    stock.add_prototype(nodes, by_kind)
+    _add_dra(found, nodes, by_kind)
+    _add_prototype(found, nodes, by_kind)
     return found
 
 
-class _Stock:
-    def __init__(self, found: Inventory) -> None:
-        self._found = found
+def _add_dra(
+    found: Inventory, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[ApiObject]]
+) -> None:
+    """ResourceSlices, with the allocations of ResourceClaims."""
+    findings = Findings()
+    slices = dra_slices.Slices(findings, nodes)
+    slices.read(by_kind["ResourceSlice"])
+    taken: _Taken = defaultdict(list)
+    for obj in by_kind["ResourceClaim"]:
+        users = objects(member(obj.manifest, "status", "reservedFor"))
+        pods = [text(user.get("name")) for user in users if user.get("resource") == "pods"]
+        _note(found, taken, obj, pods, obj.attempt(dra_status.held_devices, slices, findings))
+    found.problems += map(str, findings.found)
+    unusable = {place: one.unusable for place, one in enumerate(slices.published)}
+    _sort(found, slices.devices, slices.counters, taken, unusable)
 
-    def add_dra(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[ApiObject]]) -> None:
-        """ResourceSlices, with the allocations of ResourceClaims."""
-        findings = Findings()
-        slices = dra_slices.Slices(findings, nodes)
-        slices.read(by_kind.get("ResourceSlice", []))
-        taken: dict[int, list[_Use]] = defaultdict(list)
-        for obj in by_kind.get("ResourceClaim", []):
-            users = objects(member(obj.manifest, "status", "reservedFor"))
-            pods = [text(user.get("name")) for user in users if user.get("resource") == "pods"]
-            self._note(
-                taken, obj, pods, lambda claim: dra_status.held_devices(claim, slices, findings)
-            )
-        self._found.problems += map(str, findings.found)
-        unusable = {place: one.unusable for place, one in enumerate(slices.published)}
-        self._sort(slices.devices, slices.counters, taken, unusable)
 
-    def add_prototype(
-        self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[ApiObject]]
-    ) -> None:
-        """DevicePools, with the allocations of DeviceClaims."""
-        pools = k8srm_pools.Pools(Findings(), frozenset(node.name for node in nodes))
-        for obj in by_kind.get("DevicePool", []):
-            found = obj.attempt(pools.add)
-            if isinstance(found, Defect):
-                self._found.problems.append(str(found))
-        taken: dict[int, list[_Use]] = defaultdict(list)
-        for kind in ("DeviceClaim", "DevicePrivilegedClaim"):
-            for obj in by_kind.get(kind, []):
-                named = member(obj.manifest, "status", "podNames")
-                pods = [text(name) for name in named] if isinstance(named, list) else []
-                self._note(
-                    taken,
-                    obj,
-                    pods,
-                    lambda claim: k8srm_status.held_devices(claim, pools, taken.keys()),
-                )
-        self._sort(pools.devices, pools.counters, taken, {})
+def _add_prototype(
+    found: Inventory, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[ApiObject]]
+) -> None:
+    """DevicePools, with the allocations of DeviceClaims."""
+    pools = k8srm_pools.Pools(Findings(), frozenset(node.name for node in nodes))
+    read = [obj.attempt(pools.add) for obj in by_kind["DevicePool"]]
+    found.problems += [str(one) for one in read if one is not None]
+    taken: _Taken = defaultdict(list)
+    for obj in (*by_kind["DeviceClaim"], *by_kind["DevicePrivilegedClaim"]):
+        named = member(obj.manifest, "status", "podNames")
+        pods = [text(name) for name in named] if isinstance(named, list) else []
+        held = obj.attempt(k8srm_status.held_devices, pools, taken.keys())
+        _note(found, taken, obj, pods, held)
+    _sort(found, pools.devices, pools.counters, taken, {})
 
-    def _note(
-        self,
-        taken: dict[int, list[_Use]],
-        obj: ApiObject,
-        pods: t.Sequence[str],
-        held_devices: t.Callable[[ApiObject], t.Sequence[t.Any]],
-    ) -> None:
-        """Note the devices of a claim; admin access takes nothing."""
-        found = obj.attempt(held_devices)
-        if isinstance(found, Defect):
-            self._found.problems.append(str(found))
-            return
-        held = [one for one in found if not one.admin]
-        if held:
-            names = tuple(f"{obj.namespace}/{name}" for name in pods)
-            self._found.holders.append(Holder(f"{obj.namespace}/{obj.name}", names))
-        for one in held:
-            taken[one.device].append(_Use(len(self._found.holders) - 1, one.portions))
 
-    def _sort(
-        self,
-        devices: t.Sequence[Device],
-        counters: t.Sequence[Counter],
-        taken: t.Mapping[int, t.Sequence[_Use]],
-        unusable: t.Mapping[int, str],
-    ) -> None:
-        families = _families(counters)
-        for group in _groups(devices, counters):
-            first = devices[group[0]]
-            node = self._node_of(first)
-            if first.consumes:
-                drawn = _divided_by_counters(group, devices, counters, families, taken)
-                node.divided.append(drawn)
-            elif first.shareable and first.capacities:
-                node.divided.append(_divided_by_portions(first, taken.get(group[0], ())))
-            else:
-                holders = tuple(one.holder for one in taken.get(group[0], ()))
-                why = unusable.get(group[0], "")
-                node.whole.append(WholeDevice(first.driver, first.pool, first.name, holders, why))
+def _note(
+    found: Inventory,
+    taken: _Taken,
+    obj: ApiObject,
+    pods: t.Sequence[str],
+    held: t.Sequence[HeldDevice] | Defect,
+) -> None:
+    """Note the devices of a claim; admin access takes nothing."""
+    if isinstance(held, Defect):
+        found.problems.append(str(held))
+        return
+    held = [one for one in held if not one.admin]
+    if held:
+        names = tuple(f"{obj.namespace}/{name}" for name in pods)
+        found.holders.append(Holder(f"{obj.namespace}/{obj.name}", names))
+    for one in held:
+        taken[one.device].append(_Use(len(found.holders) - 1, one.portions))
 
-    def _node_of(self, device: Device) -> NodeDevices:
-        name = next(iter(device.nodes)) if len(device.nodes) == 1 else NETWORK
-        return self._found.nodes.setdefault(name, NodeDevices())
+
+def _sort(
+    found: Inventory,
+    devices: t.Sequence[Device],
+    counters: t.Sequence[Counter],
+    taken: t.Mapping[int, t.Sequence[_Use]],
+    unusable: t.Mapping[int, str],
+) -> None:
+    families = _families(counters)
+    for group in _groups(devices, counters):
+        first, uses = devices[group[0]], taken.get(group[0], ())
+        name = next(iter(first.nodes)) if len(first.nodes) == 1 else NETWORK
+        node = found.nodes.setdefault(name, NodeDevices())
+        if first.consumes:
+            node.divided.append(_divided_by_counters(group, devices, counters, families, taken))
+        elif first.shareable and first.capacities:
+            node.divided.append(_divided_by_portions(first, uses))
+        else:
+            holders = tuple(one.holder for one in uses)
+            why = unusable.get(group[0], "")
+            node.whole.append(WholeDevice(first.driver, first.pool, first.name, holders, why))
 
 
 def _groups(devices: t.Sequence[Device], counters: t.Sequence[Counter]) -> list[list[int]]:
     """Positions of devices that consume the same counters, directly or through others."""
-    leader = list(range(len(counters)))
-
-    def find(counter: int) -> int:
-        while leader[counter] != counter:
-            leader[counter] = leader[leader[counter]]
-            counter = leader[counter]
-        return counter
-
+    parts = DisjointSets(len(counters))
     for device in devices:
-        for counter, _amount in device.consumes:
-            leader[find(counter)] = find(device.consumes[0][0])
+        parts.join(counter for counter, _amount in device.consumes)
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for place, device in enumerate(devices):
         is_divided = bool(device.consumes)
-        key = ("counter", find(device.consumes[0][0])) if is_divided else ("device", place)
+        key = ("counter", parts.root(device.consumes[0][0])) if is_divided else ("device", place)
         groups[key].append(place)
     return list(groups.values())
 
@@ -250,7 +233,8 @@ def _divided_by_counters(
     )
     slices = _slices(drawing.keys(), families)
     capacity = counters[scale].capacity
-    parts = _parts_in_slices(held, slices, scale, capacity) if slices else _parts(held, scale)
+    sizes = ((one.name, holder, dict(one.consumes).get(scale, 0)) for one, holder in held)
+    parts = _parts_in_slices(held, slices, scale, capacity) if slices else _parts(sizes)
     return DividedDevice(
         first.driver,
         first.pool,
@@ -321,12 +305,11 @@ def _stretches(places: t.Sequence[int]) -> t.Iterator[tuple[int, int]]:
             begin = place
 
 
-def _parts(held: t.Sequence[tuple[Device, int]], scale: int) -> t.Iterator[Partition]:
-    """Consecutive places, because no counter defines them."""
+def _parts(sizes: t.Iterable[tuple[str, int, int]]) -> t.Iterator[Partition]:
+    """Consecutive places by device, holder and size, because no counter defines them."""
     first = 0
-    for device, holder in held:
-        size = dict(device.consumes).get(scale, 0)
-        yield Partition(device.name, holder, first, size)
+    for device, holder, size in sizes:
+        yield Partition(device, holder, first, size)
         first += size
 
 
@@ -334,12 +317,7 @@ def _divided_by_portions(device: Device, taken: t.Sequence[_Use]) -> DividedDevi
     """A device whose capacity claims share in portions."""
     amount = min(device.capacities, key=lambda name: ("memory" not in name, name))
     capacity = device.capacities[amount].amount
-    parts: list[Partition] = []
-    first = 0
-    for one in taken:
-        size = one.portions.get(amount, 0)
-        parts.append(Partition(device.name, one.holder, first, size))
-        first += size
+    sizes = [(device.name, one.holder, one.portions.get(amount, 0)) for one in taken]
     return DividedDevice(
         device.driver,
         device.pool,
@@ -347,17 +325,14 @@ def _divided_by_portions(device: Device, taken: t.Sequence[_Use]) -> DividedDevi
         units=capacity,
         slices=False,
         amount=amount,
-        used=quantity_text(first),
+        used=quantity_text(sum(size for _name, _holder, size in sizes)),
         capacity=quantity_text(capacity),
-        parts=tuple(parts),
+        parts=tuple(_parts(sizes)),
     )
 
 
 def _common_name(names: t.Sequence[str], otherwise: str) -> str:
     """Common prefix of the names of a divided device: ``gpu-0`` of ``gpu-0-mig-1g.5gb-0``."""
-    words = [name.split("-") for name in names]
-    common = words[0]
-    for other in words:
-        same = [left == right for left, right in zip(common, other)]
-        common = common[: same.index(False) if False in same else len(same)]
-    return "-".join(common) or otherwise or names[0]
+    words = zip(*(name.split("-") for name in names))
+    common = itertools.takewhile(lambda alternatives: len(set(alternatives)) == 1, words)
+    return "-".join(word for word, *_same in common) or otherwise or names[0]

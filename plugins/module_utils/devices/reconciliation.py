@@ -23,19 +23,64 @@ from ..scheduling.plan import Placement, Plan, UnplacedPod
 from ..scheduling.scope import Scope
 from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
-from .adapter.cluster import Change, ClaimResult, Pods, UnitAllocation
-from .adapter.pod_nodes import Room, confine, prefer, send_to_nodes, trimmed
-from .adapter.view import Adapter, View
-from .allocation import describe
+from .adapter.cluster import Change, ClaimResult, Pods, Report, UnitAllocation
+from .adapter.pod_nodes import Room, prefer, send_to_nodes, trimmed
+from .allocation import STRATEGIES, describe
 from .dra import reader as dra
 from .dra.cluster import DraView
-from .k8srm import cluster as k8srm_cluster
 from .k8srm import reader as k8srm
+from .k8srm.cluster import PrototypeView
 from .model.findings import ApiObject, Defect, Key
 from .model.model import Allocation
 from .model.task import Options, Refusal, Task
 from .model.watts import with_watts
-from .solve.allocator import STRATEGIES
+
+
+class View(t.Protocol):
+    """The objects of an API in a cluster as read at one moment; one attempt uses it.
+
+    An adapter is a function ``(Kube, Context) -> View``. The steps of an attempt are:
+
+    1. The adapter reads its objects. Nodes and pods are read after that. A claim names its pods
+       before these are looked up, so a missing pod is gone.
+    2. ``settle`` repairs the leftovers of an interrupted run, releases the devices of ended pods,
+       and adds the claims that a pod brings itself. It writes, and the View shows the written
+       state. ``room()`` lists the nodes, once for each attempt.
+    3. ``objects`` is the input of the API's reader (Api.read_task), without Nodes. It has the pods,
+       each with the claims that it waits for in the API's own field.
+    4. The claims are solved, on the nodes that have room for each pod (pod_nodes.py).
+    5. ``give`` writes the allocations of the claims, for each unit all or none.
+    6. Pods are bound or pinned to the node. ``take_back`` releases the devices of pods that their
+       node refused.
+
+    Each write of a View carries the resource version that it read. If the API server refuses it
+    (409), or the object is gone (404), the View notes the object in ``Report.contended`` and writes
+    nothing that depends on it. The next attempt reads again, so no device is given by a stale
+    state. In check mode a View sends nothing, but behaves as if it did.
+    """
+
+    report: Report
+
+    def settle(self, pods: Pods, room: t.Callable[[], Room]) -> None:
+        """Repair and release. Raises ApiError if the server is lost or forbids it."""
+
+    def objects(self) -> list[ApiObject]:
+        """Input of the reader, after settle."""
+
+    def placed(self) -> t.Mapping[Key, str]:
+        """Nodes of pods whose claims all have devices, and that wait to be bound there."""
+
+    def give(self, allocations: t.Sequence[UnitAllocation]) -> list[UnitAllocation]:
+        """Write the allocations; return the completely written ones."""
+
+    def take_back(self, pods: t.Sequence[Key]) -> None:
+        """Release the claims of pods that did not get their node, unless others use them."""
+
+    def explain(self, reasons: t.Mapping[Key, str]) -> None:
+        """Write the reason into the claims of these pods without devices, where it is new."""
+
+
+Adapter = t.Callable[[Kube, Context], View]
 
 
 class Api(t.NamedTuple):
@@ -48,7 +93,7 @@ class Api(t.NamedTuple):
 # By API group.
 APIS: t.Mapping[str, Api] = {
     dra.GROUP: Api(dra.read, DraView),
-    k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read),
+    k8srm.GROUP: Api(k8srm.read, PrototypeView),
 }
 
 SPEC = KUBERNETES.merge(
@@ -206,7 +251,7 @@ class _Reconciliation:
         self.changes += view.report.changes
         self.problems += [*view.report.problems, *task.refused]
         self.contended = view.report.contended
-        found = (*view.report.findings, *room.findings, *task.findings)
+        found = (*view.report.found, *room.findings.found, *task.findings)
         self.findings = list({(one.subject, one.field, one.problem): one for one in found}.values())
         return answer
 
@@ -219,7 +264,7 @@ class _Reconciliation:
         solve = STRATEGIES[self.options["strategy"]]
         planned = dict(pods.planned)
         if self.is_approved:
-            confined = confine(task, planned)
+            confined = prefer(task, planned, only=True)
             return confined, solve(confined.instance, Limits.of(self.options))
         for _attempt in range(2):
             preferred = prefer(task, planned)

@@ -13,8 +13,8 @@ import datetime
 import typing as t
 
 from ..base.libraries import mathopt
-from .internal_errors import is_internal_error
 from .limits import Limits
+from .linear import is_internal_error
 
 
 class Optimum(t.NamedTuple):

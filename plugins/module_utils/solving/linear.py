@@ -10,20 +10,25 @@ row activities in place of duals (its issues 5016 and 5372).
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import datetime
 import math
+import os
 import typing as t
 from dataclasses import dataclass, field
 
 from ..base.libraries import highs_pb2, mathopt, model_pb2
-from .internal_errors import is_internal_error
 from .limits import Limits
-from .native_output import kept_off_stdout
 
 # The optimum of an integer model is an integer, or watts with a precision of 1 mW.
 ABSOLUTE_GAP = 5e-4
 
 Terms = t.Sequence[tuple[int, float]]
+
+_STDOUT = 1
+# Codes of absl::Status: INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED.
+_REFUSALS = frozenset((3, 9, 12))
 
 
 @dataclass
@@ -151,3 +156,44 @@ def _solution(result: t.Any, limits: Limits) -> Solution:
 
 def _by_id(values: t.Mapping[t.Any, float]) -> tuple[float, ...]:
     return tuple(value for _key, value in sorted(values.items(), key=lambda item: item[0].id))
+
+
+@contextlib.contextmanager
+def kept_off_stdout() -> t.Iterator[None]:
+    """Discard the output of native code, because a module's standard output is its result.
+
+    HiGHS prints a line of debugging for some improved solutions, regardless of its options. C has a
+    separate buffer, which is flushed before and after.
+    """
+    flush = ctypes.CDLL(None).fflush
+    flush(None)
+    try:
+        kept = os.dup(_STDOUT)
+    except OSError:
+        # Without a standard output there is nothing to protect.
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, _STDOUT)
+    try:
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def is_internal_error(error: Exception) -> bool:
+    """Whether the solver itself failed; a status that refuses the model is a defect of ours.
+
+    HiGHS rarely fails on integer models, and GLOP on badly conditioned programs (``ABNORMAL``). A
+    caller treats that as no answer. OR-Tools 9.15 raises another error for every error status
+    (``canonical_code``), with the status as its context.
+    """
+    if isinstance(error, mathopt.InternalMathOptError):
+        return True
+    status = getattr(error.__context__, "status", None)
+    if "canonical_code" not in str(error) or status is None:
+        return False
+    return bool(status.raw_code() not in _REFUSALS)

@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import VolumeBinding
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_requests import (
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
+    VolumeBinding,
     VolumeRequest,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube

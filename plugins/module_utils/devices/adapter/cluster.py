@@ -16,12 +16,8 @@ from ...base.json_types import MutableObject
 from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced, mark
 from ...scheduling.scope import Scope
-from ..model.findings import ApiObject, Defect, Key
+from ..model.findings import Defect, Findings, Key
 from ..model.task import Refusal
-
-if t.TYPE_CHECKING:
-    P = t.ParamSpec("P")
-T = t.TypeVar("T")
 
 Action = t.Literal[
     "created", "allocated", "reserved", "repaired", "released", "pinned", "bound", "explained"
@@ -51,22 +47,16 @@ class Change:
 
 
 @dataclass
-class Report:
+class Report(Findings):
     """Outcome of one attempt.
 
-    ``contended`` names the objects that another client wrote meanwhile. ``findings`` are about
-    unreadable objects: nothing is written to these, and no device is given that they may hold.
+    ``contended`` names the objects that another client wrote meanwhile. Nothing is written to
+    objects with findings, and no device is given that they may hold.
     """
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Refusal] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
-    findings: list[Defect] = field(default_factory=list)
-
-    def note(self, defect: Defect) -> None:
-        """Add the defect of an object, unless it is known."""
-        if defect not in self.findings:
-            self.findings.append(defect)
 
     def change(
         self, action: Action, kind: str, key: Key, before: str = "", after: str = ""
@@ -78,18 +68,14 @@ class Report:
         """Add the reason why an object got nothing, or could not be written."""
         self.problems.append(Refusal(kind, *key, reason))
 
-    def read(
-        self,
-        obj: ApiObject,
-        read: t.Callable[t.Concatenate[ApiObject, P], T],
-        *more: P.args,
-        **named: P.kwargs,
-    ) -> T | Defect:
-        """Like ``ApiObject.attempt``; the defect is added."""
-        found = obj.attempt(read, *more, **named)
-        if isinstance(found, Defect):
-            self.note(found)
-        return found
+    def note_failure(self, error: ApiError, kind: str, key: Key) -> None:
+        """Note why an object was not written. Raises errors that are not about the object."""
+        if error.status in (404, 409):
+            self.contended.add(f"{kind} {'/'.join(filter(None, key))}")
+        elif error.status in (400, 422):
+            self.refuse(kind, key, str(error))
+        else:
+            raise error
 
     def explain(self, kube: Kube, context: Context, unplaced: t.Sequence[Unplaced]) -> None:
         """Set the condition PodScheduled, with an event, which cluster autoscalers wait for."""

@@ -31,12 +31,10 @@ from ...scheduling.node_reader import Occupancy, occupancies, read_node
 from ...scheduling.plan import Placement
 from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION, POD_GROUP_LABEL, VOLUME_FIELDS
 from ...scheduling.pod_reader import identity, is_pending, read_pod
-from ..model.findings import ApiObject, Defect, Key
+from ..model.findings import ApiObject, Defect, Findings, Key
 from ..model.model import Unit
 from ..model.task import Task
 from .cluster import Pods, Report
-
-T = t.TypeVar("T")
 
 NOT_OURS = (
     "nobody keeps the pod from being scheduled without its devices; give it the schedulerName "
@@ -117,7 +115,9 @@ class Room:
         on_nodes = [pod for pod in pods.by_key.values() if has_node(pod)]
         running = intake.running(on_nodes, allocatable)
         occupied = occupancies(running)
-        self.findings = [Defect(one.subject, one.field, one.problem) for one in intake.findings]
+        self.findings = Findings(
+            [Defect(one.subject, one.field, one.problem) for one in intake.findings]
+        )
         self._pods = pods
         self._nodes = [
             replace(
@@ -144,36 +144,30 @@ class Room:
 
         No node takes an unreadable pod.
         """
-        found = self._guarded(key, self._why_not)
+        found = self.findings.read(ApiObject(self._pods.by_key[key]), self._why_not)
         if isinstance(found, Defect):
             return dict.fromkeys(self.names, f"node(s) had no room for what {found}")
         return found
 
-    def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Defect:
-        found = ApiObject(self._pods.by_key[key]).attempt(lambda _pod: read(key))
-        if isinstance(found, Defect) and found not in self.findings:
-            self.findings.append(found)
-        return found
-
-    def _why_not(self, key: Key) -> t.Mapping[str, str]:
-        pod = self._pods.by_key[key]
+    def _why_not(self, obj: ApiObject) -> t.Mapping[str, str]:
+        pod = obj.manifest
         closed = self._anti_affinity.nodes_closed_to(pod)
         shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
         if shape not in self._by_shape:
             reasons = {node.name: _reason(shape, node) for node in self._nodes}
             self._by_shape[shape] = {name: reason for name, reason in reasons.items() if reason}
         found = self._by_shape[shape]
-        planned = self._pods.planned.get(key)
+        planned = self._pods.planned.get(obj.key)
         if planned is None or VOLUME_FIELDS.isdisjoint(shape.unsupported):
             return found
         others = {name: NOT_PLANNED for name in self.names if name != planned}
         return {**others, **found}
 
-    def nodes_for(self, key: Key) -> frozenset[str] | None:
+    def nodes_for(self, pod: ApiObject) -> frozenset[str] | None:
         """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
-        if self._pods.by_key[key]["spec"].get("nodeName"):
+        if pod.manifest["spec"].get("nodeName"):
             return None
-        return frozenset(self.names).difference(self._why_not(key))
+        return frozenset(self.names).difference(self._why_not(pod))
 
     def restrict(self, task: Task) -> Task:
         """The task with every unit limited to nodes that take each of its pods."""
@@ -181,7 +175,7 @@ class Room:
         def allowed(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
             nodes = unit.nodes
             for key in pods:
-                room = self._guarded(key, self.nodes_for)
+                room = self.findings.read(ApiObject(self._pods.by_key[key]), self.nodes_for)
                 if isinstance(room, Defect):
                     room = frozenset()
                 if room is not None:
@@ -202,27 +196,20 @@ def _with_nodes(
     return replace(task, instance=replace(instance, units=tuple(units)))
 
 
-def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
-    """The task with units limited to the planned node of their pods, where they may be there."""
+def prefer(task: Task, planned: t.Mapping[Key, str], *, only: bool = False) -> Task:
+    """The task with units limited to the planned node of their pods, where they may be there.
+
+    With ``only`` a unit that may not be there, or whose pods have several planned nodes, has none.
+    """
 
     def preferred(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
         wanted = frozenset(planned[key] for key in pods if key in planned)
-        may_be_there = unit.nodes is None or wanted <= unit.nodes
-        return wanted if len(wanted) == 1 and may_be_there else unit.nodes
+        if not wanted or (only and unit.nodes is None):
+            return unit.nodes
+        fits = len(wanted) == 1 and (unit.nodes is None or wanted <= unit.nodes)
+        return wanted if fits else frozenset() if only else unit.nodes
 
     return _with_nodes(task, preferred)
-
-
-def confine(task: Task, planned: t.Mapping[Key, str]) -> Task:
-    """The task with units limited to the one planned node of their pods, or to none."""
-
-    def confined(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
-        wanted = frozenset(planned[key] for key in pods if key in planned)
-        if not wanted or unit.nodes is None:
-            return unit.nodes
-        return unit.nodes & wanted if len(wanted) == 1 else frozenset()
-
-    return _with_nodes(task, confined)
 
 
 def _reason(shape: Shape, node: Node) -> str:

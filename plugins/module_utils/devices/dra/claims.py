@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from ...base.boundary import shown
 from ...base.json_types import Object
 from ...cel.values import demand_of
-from ..model.fields import at_most, check_selectors, items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import ApiObject, Field, too_many
 from ..model.model import Alternative, Claim, Constraint, Request
 from . import values as dra_values
 from .matching import MAX_SELECTORS, DeviceCatalog, DeviceClasses, DraMatcher, configurations_of
@@ -29,6 +28,10 @@ _SUBREQUEST_FIELDS = frozenset(
 )
 _EXACT_FIELDS = (_SUBREQUEST_FIELDS - {"name"}) | {"adminAccess"}
 _CONSTRAINT_FIELDS = frozenset({"requests", "matchAttribute", "distinctAttribute"})
+_KINDS: t.Mapping[str, t.Literal["match", "distinct"]] = {
+    "matchAttribute": "match",
+    "distinctAttribute": "distinct",
+}
 
 
 @dataclass(frozen=True)
@@ -53,79 +56,58 @@ class ClaimReader:
     origins: list[list[list[Origin]]] = field(default_factory=list)
     _positions: dict[DraMatcher, int] = field(default_factory=dict)
 
-    def read(self, obj: ApiObject, spec: Object, name: str) -> Claim:
+    def read(self, spec: Field, name: str) -> Claim:
         """A claim by its spec. Raises InvalidInput before any part of it is kept."""
-        dra_values.refuse_unknown(obj, spec, _SPEC_FIELDS, "spec")
-        check_selectors(obj, spec, "expression")
-        devices = mapping_of(obj, spec.get("devices"), "spec.devices")
-        dra_values.refuse_unknown(obj, devices, _DEVICES_FIELDS, "spec.devices")
-        _check_configurations(obj, devices)
-        items = limited(obj, devices.get("requests"), MAX_REQUESTS, "spec.devices.requests")
-        read = [
-            self._request(obj, item, f"spec.devices.requests[{index}]")
-            for index, item in enumerate(items)
-        ]
-        requests = tuple(request for request, _asked in read)
-        names = [request.name for request in requests]
-        if len(set(names)) < len(names):
-            raise obj.error("spec.devices.requests", "two requests have the same name")
-        constraints = _constraints(obj, devices, requests)
-        least = sum(min(one.count for one in request.alternatives) for request in requests)
-        if least > MAX_RESULTS:
-            raise obj.error(
-                "spec.devices.requests",
-                f"{least} devices are requested; a claim can have at most {MAX_RESULTS}",
-            )
-        self.origins.append([asked for _request, asked in read])
-        uid = str(obj.manifest["metadata"].get("uid") or "")
-        return Claim(obj.namespace, name, requests, constraints, uid, MAX_RESULTS)
-
-    def _request(self, obj: ApiObject, item: Object, where: str) -> tuple[Request, list[Origin]]:
-        dra_values.refuse_unknown(obj, item, _REQUEST_FIELDS, where)
-        name = item.get("name")
-        if not isinstance(name, str) or not name:
-            raise obj.error(f"{where}.name", "the name is missing")
-        if ("exactly" in item) == ("firstAvailable" in item):
-            raise obj.error(where, "write either exactly or firstAvailable")
-        if "exactly" in item:
-            body = mapping_of(obj, item["exactly"], f"{where}.exactly")
-            dra_values.refuse_unknown(obj, body, _EXACT_FIELDS, f"{where}.exactly")
-            one, asked = self._alternative(obj, body, f"{where}.exactly", name)
-            return Request(name, (one,)), [asked]
-        place = f"{where}.firstAvailable"
-        alternatives: list[Alternative] = []
-        sources: list[Origin] = []
-        for index, sub in enumerate(limited(obj, item["firstAvailable"], MAX_ALTERNATIVES, place)):
-            body = dict(sub)
-            dra_values.refuse_unknown(obj, body, _SUBREQUEST_FIELDS, f"{place}[{index}]")
-            if not isinstance(body.get("name"), str) or not body["name"]:
-                raise obj.error(f"{place}[{index}].name", "the name is missing")
-            label = f"{name}/{body['name']}"
-            one, asked = self._alternative(obj, body, f"{place}[{index}]", label)
-            alternatives.append(one)
-            sources.append(asked)
-        return Request(name, tuple(alternatives)), sources
-
-    def _alternative(
-        self, obj: ApiObject, body: Object, where: str, name: str
-    ) -> tuple[Alternative, Origin]:
-        device_class = self.classes.find(
-            body.get("deviceClassName"), obj, f"{where}.deviceClassName"
+        spec.mapping(_SPEC_FIELDS)
+        spec.limit_selectors("expression")
+        devices = spec["devices"]
+        devices.mapping(_DEVICES_FIELDS)
+        listed = devices["requests"]
+        for item in configurations_of(devices["config"], frozenset({"requests"})):
+            names_of(item["requests"])
+        read = [self._request(item) for item in listed.items(MAX_REQUESTS)]
+        requests = tuple(request for request, _origins in read)
+        if len({request.name for request in requests}) < len(requests):
+            raise listed.error("two requests have the same name")
+        constraints = tuple(
+            _constraint(item, requests) for item in devices["constraints"].items(MAX_CONSTRAINTS)
         )
-        every, count = _count(obj, body, where)
-        limited(obj, body.get("tolerations"), MAX_TOLERATIONS, f"{where}.tolerations")
-        capacity = mapping_of(obj, body.get("capacity"), f"{where}.capacity")
-        dra_values.refuse_unknown(obj, capacity, {"requests"}, f"{where}.capacity")
-        place = f"{where}.capacity.requests"
-        wanted = mapping_of(obj, capacity.get("requests"), place)
-        at_most(obj, wanted, dra_values.MAX_VALUES, "amounts", place)
-        admin = body.get("adminAccess") or False
-        if not isinstance(admin, bool):
-            raise obj.error(f"{where}.adminAccess", "write true or false")
-        portions = {key: demand_of(value, f"{place}.{key}") for key, value in wanted.items()}
+        least = sum(min(one.count for one in request.alternatives) for request in requests)
+        listed.limit(
+            least, MAX_RESULTS, "{count} devices are requested; a claim can have at most {most}"
+        )
+        self.origins.append([origins for _request, origins in read])
+        uid = str(spec.obj.manifest["metadata"].get("uid") or "")
+        return Claim(spec.obj.namespace, name, requests, constraints, uid, MAX_RESULTS)
+
+    def _request(self, item: Field) -> tuple[Request, list[Origin]]:
+        name = _name_of(item, _REQUEST_FIELDS)
+        if ("exactly" in item.value) == ("firstAvailable" in item.value):
+            raise item.error("write either exactly or firstAvailable")
+        if "exactly" in item.value:
+            exactly = item["exactly"]
+            exactly.mapping(_EXACT_FIELDS)
+            read = [self._alternative(exactly, name)]
+        else:
+            read = [
+                self._alternative(sub, f"{name}/{_name_of(sub, _SUBREQUEST_FIELDS)}")
+                for sub in item["firstAvailable"].items(MAX_ALTERNATIVES)
+            ]
+        return Request(name, tuple(one for one, _origin in read)), [origin for _one, origin in read]
+
+    def _alternative(self, body: Field, name: str) -> tuple[Alternative, Origin]:
+        device_class = self.classes.find(body["deviceClassName"])
+        every, count = _count(body)
+        body["tolerations"].items(MAX_TOLERATIONS)
+        capacity, admin = body["capacity"], body["adminAccess"]
+        capacity.mapping({"requests"})
+        amounts = capacity["requests"]
+        amounts.limit(len(amounts.mapping()), dra_values.MAX_VALUES, too_many("amounts"))
+        if not isinstance(admin.value or False, bool):
+            raise admin.error("write true or false")
+        portions = {key: one.read(demand_of) for key, one in amounts.members()}
         asked_of_each = tuple(sorted(portions.items())) if every and portions else None
-        position = self._matcher(obj, body, device_class, where, asked_of_each)
-        matcher = self.matchers[position]
+        position = self._matcher(body, device_class, asked_of_each)
         alternative = Alternative(
             position,
             count,
@@ -133,29 +115,21 @@ class ClaimReader:
             name,
             every_device=every,
             portions=portions,
-            admin=admin,
-            unsettled=matcher.unsettled() if every else frozenset(),
+            admin=bool(admin.value),
+            unsettled=self.matchers[position].unsettled() if every else frozenset(),
         )
-        return alternative, Origin(name, device_class, body)
+        return alternative, Origin(name, device_class, body.value)
 
     def _matcher(
-        self,
-        obj: ApiObject,
-        body: Object,
-        device_class: ApiObject,
-        where: str,
-        wanted: tuple[tuple[str, int], ...] | None,
+        self, body: Field, device_class: ApiObject, wanted: tuple[tuple[str, int], ...] | None
     ) -> int:
-        class_spec = device_class.manifest.get("spec") or {}
-        limited(obj, body.get("selectors"), MAX_SELECTORS, f"{where}.selectors")
+        body["selectors"].items(MAX_SELECTORS)
         matcher = DraMatcher(
             (
-                *self.classes.selectors(
-                    device_class, class_spec.get("selectors"), "spec.selectors"
-                ),
-                *self.classes.selectors(obj, body.get("selectors"), f"{where}.selectors"),
+                *self.classes.selectors(device_class["spec"]["selectors"]),
+                *self.classes.selectors(body["selectors"]),
             ),
-            dra_values.tolerations_of(obj, body.get("tolerations"), f"{where}.tolerations"),
+            dra_values.tolerations_of(body["tolerations"]),
             self.published,
             wanted,
         )
@@ -165,49 +139,41 @@ class ClaimReader:
         return self._positions[matcher]
 
 
-def _count(obj: ApiObject, body: Object, where: str) -> tuple[bool, int]:
-    mode = body.get("allocationMode") or "ExactCount"
-    count = body.get("count", 1)
-    if mode == "All":
-        if "count" in body:
-            raise obj.error(f"{where}.count", "is not allowed with allocationMode All")
+def _name_of(item: Field, known: t.AbstractSet[str]) -> str:
+    name = item.mapping(known).get("name")
+    if not isinstance(name, str) or not name:
+        raise item["name"].error("the name is missing")
+    return name
+
+
+def _count(body: Field) -> tuple[bool, int]:
+    mode, count = body["allocationMode"], body["count"]
+    if mode.value == "All":
+        if "count" in body.value:
+            raise count.error("is not allowed with allocationMode All")
         return True, 1
-    if mode != "ExactCount":
-        raise obj.error(f"{where}.allocationMode", f"unsupported mode {shown(mode)}")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise obj.error(f"{where}.count", f"{shown(count)} is not a number of devices from 1")
-    return False, count
+    if (mode.value or "ExactCount") != "ExactCount":
+        raise mode.error(f"unsupported mode {shown(mode.value)}")
+    number = body.value.get("count", 1)
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise count.error(f"{shown(number)} is not a number of devices from 1")
+    return False, number
 
 
-def _constraints(
-    obj: ApiObject, devices: Object, requests: tuple[Request, ...]
-) -> tuple[Constraint, ...]:
-    where = "spec.devices.constraints"
-    found: list[Constraint] = []
-    items = limited(obj, devices.get("constraints"), MAX_CONSTRAINTS, where)
-    for index, item in enumerate(items):
-        place = f"{where}[{index}]"
-        dra_values.refuse_unknown(obj, item, _CONSTRAINT_FIELDS, place)
-        kinds: tuple[tuple[str, t.Literal["match", "distinct"]], ...] = (
-            ("matchAttribute", "match"),
-            ("distinctAttribute", "distinct"),
-        )
-        given_kinds = [(key, kind) for key, kind in kinds if item.get(key) is not None]
-        if len(given_kinds) != 1:
-            raise obj.error(place, "write either matchAttribute or distinctAttribute")
-        [(key, kind)] = given_kinds
-        if not isinstance(item[key], str) or "/" not in item[key]:
-            raise obj.error(f"{place}.{key}", f"{shown(item[key])} lacks its domain: write a/b")
-        named = names_of(obj, item.get("requests"), f"{place}.requests")
-        members = _members(obj, named, requests, f"{place}.requests")
-        found.append(Constraint(kind, item[key], members))
-    return tuple(found)
+def _constraint(item: Field, requests: tuple[Request, ...]) -> Constraint:
+    given = item.mapping(_CONSTRAINT_FIELDS)
+    kinds = [key for key in _KINDS if given.get(key) is not None]
+    if len(kinds) != 1:
+        raise item.error("write either matchAttribute or distinctAttribute")
+    attribute = item[kinds[0]]
+    if not isinstance(attribute.value, str) or "/" not in attribute.value:
+        raise attribute.error(f"{shown(attribute.value)} lacks its domain: write a/b")
+    return Constraint(_KINDS[kinds[0]], attribute.value, _members(item["requests"], requests))
 
 
-def _members(
-    obj: ApiObject, names: t.Sequence[str], requests: tuple[Request, ...], where: str
-) -> frozenset[tuple[int, int]]:
+def _members(named: Field, requests: tuple[Request, ...]) -> frozenset[tuple[int, int]]:
     """The alternatives of the named requests; of all requests if none is named."""
+    names = names_of(named)
     members: set[tuple[int, int]] = set()
     missing = set(names)
     for index, request in enumerate(requests):
@@ -216,30 +182,12 @@ def _members(
                 members.add((index, number))
                 missing -= {request.name, alternative.name}
     if missing:
-        raise obj.error(where, f"there is no request {shown(sorted(missing))}")
+        raise named.error(f"there is no request {shown(sorted(missing))}")
     return frozenset(members)
 
 
-def names_of(obj: ApiObject, value: t.Any, where: str) -> list[str]:
-    """A list of texts; empty if absent. Raises InvalidInput."""
-    names = [] if value is None else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise obj.error(where, "must be a list of names")
-    if len(names) > MAX_REQUESTS:
-        raise obj.error(where, f"{len(names)} entries; the API allows {MAX_REQUESTS}")
+def names_of(named: Field) -> list[str]:
+    """The names of requests. Raises InvalidInput."""
+    names = named.texts()
+    named.limit(len(names), MAX_REQUESTS, "{count} entries; the API allows {most}")
     return names
-
-
-def _check_configurations(obj: ApiObject, devices: Object) -> None:
-    where = "spec.devices.config"
-    more = frozenset({"requests"})
-    for index, item in enumerate(configurations_of(obj, devices.get("config"), where, more)):
-        names_of(obj, item.get("requests"), f"{where}[{index}].requests")
-
-
-def limited(obj: ApiObject, value: t.Any, most: int, where: str) -> t.Sequence[Object]:
-    """A list of mappings that is not longer than the API allows. Raises InvalidInput."""
-    items = items_of(obj, value, where)
-    if len(items) > most:
-        raise obj.error(where, f"{len(items)} entries; the API allows {most}")
-    return items

@@ -12,17 +12,13 @@ from decimal import Decimal
 from functools import cached_property
 
 from ...base.boundary import InvalidField, shown
-from ...base.json_types import Object
-from ...cel.evaluation import Answer, Evaluations
 from ...cel.functions import carried
-from ...cel.selector import Compiler, Selector, SelectorError
+from ...cel.selector import Answer, Compiler, Evaluations, Selector, SelectorError
 from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Taint, Toleration
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject, Defect
-from ..model.messages import NOT_MET, WRONG_DRIVER
-from ..model.model import Alternative, Device
+from ..model.findings import ApiObject, Defect, Field, Findings
+from ..model.model import NOT_MET, WRONG_DRIVER, Alternative, Device
 from ..model.usage import could_ever_satisfy
 from . import values as dra_values
 from .slices import Slices
@@ -46,16 +42,16 @@ class DeviceCatalog:
         self.taints = [published.taints for published in self.slices.published]
         self.evaluations = Evaluations([_variables(device) for device in self.slices.devices])
 
-    def add_rule(self, obj: ApiObject) -> Defect | None:
+    def add_rule(self, obj: ApiObject, findings: Findings) -> None:
         """Apply a DeviceTaintRule.
 
         If a part of it cannot be read, the devices that the rest selects are never allocated,
         because the rule taints some of them.
         """
-        found = obj.attempt(_selector_of_rule)
+        found = findings.read(obj, _selector_of_rule)
         if isinstance(found, Defect):
-            return found
-        taint = obj.attempt(_taint_of_rule)
+            return
+        taint = findings.read(obj, _taint_of_rule)
         for index, device in enumerate(self.slices.devices):
             names = (device.driver, device.pool, device.name)
             if not all(want in (None, name) for want, name in zip(found, names)):
@@ -64,7 +60,6 @@ class DeviceCatalog:
                 self._forbid(index, f"{obj} cannot be read: {taint.field}: {taint.problem}")
             else:
                 self.taints[index] = (*self.taints[index], taint)
-        return taint if isinstance(taint, Defect) else None
 
     def _forbid(self, device: int, reason: str) -> None:
         published = self.slices.published[device]
@@ -73,19 +68,14 @@ class DeviceCatalog:
 
 
 def _selector_of_rule(obj: ApiObject) -> list[t.Any]:
-    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-    selector = mapping_of(obj, spec.get("deviceSelector"), "spec.deviceSelector")
-    return [selector.get(key) for key in _RULE_SELECTOR_FIELDS]
+    selector = obj["spec"]["deviceSelector"]
+    return [selector[key].value for key in _RULE_SELECTOR_FIELDS]
 
 
 def _taint_of_rule(obj: ApiObject) -> Taint:
-    spec = obj.manifest["spec"]
-    selector = spec.get("deviceSelector") or {}
-    dra_values.refuse_unknown(obj, spec, _RULE_FIELDS, "spec")
-    known = frozenset(_RULE_SELECTOR_FIELDS)
-    dra_values.refuse_unknown(obj, selector, known, "spec.deviceSelector")
-    body = mapping_of(obj, spec.get("taint"), "spec.taint")
-    return dra_values.taint_of(obj, body, "spec.taint")
+    obj["spec"].mapping(_RULE_FIELDS)
+    obj["spec"]["deviceSelector"].mapping(frozenset(_RULE_SELECTOR_FIELDS))
+    return dra_values.taint_of(obj["spec"]["taint"])
 
 
 def _variables(device: Device) -> dict[str, t.Any]:
@@ -218,43 +208,32 @@ class DeviceClasses:
         self._compiler = compiler
         self._classes = {obj.name: obj for obj in classes}
 
-    def find(self, name: t.Any, asking: ApiObject, where: str) -> ApiObject:
+    def find(self, named: Field) -> ApiObject:
         """The class of this name. Raises InvalidInput."""
-        if not isinstance(name, str) or name not in self._classes:
-            raise asking.error(where, f"there is no DeviceClass {shown(name)}")
-        obj = self._classes[name]
-        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-        dra_values.refuse_unknown(obj, spec, _CLASS_FIELDS, "spec")
-        configurations_of(obj, spec.get("config"), "spec.config", frozenset())
+        if not isinstance(named.value, str) or named.value not in self._classes:
+            raise named.error(f"there is no DeviceClass {shown(named.value)}")
+        obj = self._classes[named.value]
+        obj["spec"].mapping(_CLASS_FIELDS)
+        configurations_of(obj["spec"]["config"])
         return obj
 
-    def selectors(self, obj: ApiObject, value: t.Any, where: str) -> tuple[Selector, ...]:
+    def selectors(self, listed: Field) -> tuple[Selector, ...]:
         """The selectors of a class or request. Raises InvalidInput."""
-        items = items_of(obj, value, where)
-        if len(items) > MAX_SELECTORS:
-            raise obj.error(where, f"more than {MAX_SELECTORS} selectors")
         found: list[Selector] = []
-        for index, item in enumerate(items):
-            place = f"{where}[{index}]"
-            dra_values.refuse_unknown(obj, item, frozenset({"cel"}), place)
-            body = mapping_of(obj, item.get("cel"), f"{place}.cel")
-            dra_values.refuse_unknown(obj, body, frozenset({"expression"}), f"{place}.cel")
+        for item in listed.items(MAX_SELECTORS, "more than {most} selectors"):
+            item.mapping({"cel"})
+            item["cel"].mapping({"expression"})
+            expression = item["cel"]["expression"]
             try:
-                found.append(
-                    self._compiler.compile(body.get("expression"), f"{place}.cel.expression")
-                )
+                found.append(self._compiler.compile(expression.value, expression.where))
             except InvalidField as error:
-                raise obj.error(error.field, error.problem) from error
+                raise listed.obj.error(error.field, error.problem) from error
         return tuple(found)
 
 
-def configurations_of(
-    obj: ApiObject, value: t.Any, where: str, more: frozenset[str]
-) -> t.Sequence[Object]:
+def configurations_of(listed: Field, more: t.AbstractSet[str] = frozenset()) -> t.Sequence[Field]:
     """Configurations of a class, or of a claim with ``more`` fields. Raises Defect."""
-    items = items_of(obj, value, where)
-    if len(items) > MAX_CONFIGS:
-        raise obj.error(where, f"{len(items)} entries; the API allows {MAX_CONFIGS}")
-    for index, item in enumerate(items):
-        dra_values.refuse_unknown(obj, item, _CONFIG_FIELDS | more, f"{where}[{index}]")
+    items = listed.items(MAX_CONFIGS)
+    for item in items:
+        item.mapping(_CONFIG_FIELDS | more)
     return items

@@ -95,20 +95,14 @@ class DraObjects:
         return self._patch(key, dra_writes.withdrawal_patch(self.claims[key], uids), "/status")
 
     def _patch(self, key: Key, body: Object, subresource: str) -> bool:
-        claim = self.claims[key]
         path = f"{_ROOT}/namespaces/{key[0]}/resourceclaims/{key[1]}{subresource}"
         if self._context.check_mode:
-            self.claims[key] = _patched(claim, body)
+            self.claims[key] = _patched(self.claims[key], body)
             return True
         try:
             answer = self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
         except ApiError as error:
-            if error.status in (400, 422):
-                self._report.refuse("ResourceClaim", key, str(error))
-            elif error.status in (404, 409):
-                self._report.contended.add(str(claim))
-            else:
-                raise
+            self._report.note_failure(error, "ResourceClaim", key)
             return False
         self.claims[key] = ApiObject(trim_device_object(answer))
         return True

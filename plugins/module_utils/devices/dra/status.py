@@ -14,22 +14,20 @@ from dataclasses import dataclass
 from ...base.fields.lenient import member, objects, text
 from ...base.json_types import Object
 from ...cel.values import demand_of, quantity_text
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject, Defect, Findings
+from ..model.findings import ApiObject, Defect, Field, Findings
 from ..model.model import ClaimAllocation, HeldDevice, Instance, Pick
 from .claims import Origin
 from .slices import Slices
 
 # The API allows one term for each selector of devices; products of several end here.
 _MAX_TERMS = 32
-_RESULTS = "status.allocation.devices.results"
-_NAMES = ("driver", "pool", "device")
+# Fields of a result that name its device.
+NAMES = ("driver", "pool", "device")
 
 
 def allocation_of(obj: ApiObject) -> Object:
     """The allocation in a claim's status, {} if it has none."""
-    status = mapping_of(obj, obj.manifest.get("status"), "status")
-    return mapping_of(obj, status.get("allocation"), "status.allocation")
+    return obj["status"]["allocation"].mapping()
 
 
 def held_devices(obj: ApiObject, slices: Slices, findings: Findings) -> list[HeldDevice]:
@@ -38,25 +36,25 @@ def held_devices(obj: ApiObject, slices: Slices, findings: Findings) -> list[Hel
     An unreadable amount counts as the whole device, and is a finding. If the name of a device
     cannot be read, the whole pool or driver of the entry counts.
     """
-    results = obj.attempt(results_of)
-    if isinstance(results, Defect):
-        findings.note(results)
+    read = findings.read(obj, results_of)
+    if isinstance(read, Defect):
         results = objects(member(obj.manifest, "status", "allocation", "devices", "results"))
+    else:
+        results = [one.value for one in read]
     held: list[HeldDevice] = []
     for number, item in enumerate(results):
-        names = [text(item.get(key)) for key in _NAMES]
+        where = f"status.allocation.devices.results[{number}]"
+        names = [text(item.get(key)) for key in NAMES]
         if not all(names):
-            findings.add(obj, f"{_RESULTS}[{number}]", "does not name a device")
+            findings.add(obj, where, "does not name a device")
             held += [HeldDevice(index, {}, whole=True) for index in _named_by(names, slices)]
             continue
         index = slices.positions.get((names[0], names[1], names[2]))
         if index is None:
             continue
-        where = f"{_RESULTS}[{number}].consumedCapacity"
-        portions = obj.attempt(_consumed, item, where)
+        portions = findings.read(obj, _consumed, item, where)
         admin = item.get("adminAccess") is True
         if isinstance(portions, Defect):
-            findings.note(portions)
             held.append(HeldDevice(index, {}, admin, whole=True))
             continue
         # An entry without a share's identity is no share, even if the device allows shares today.
@@ -78,16 +76,14 @@ def _named_by(names: t.Sequence[str], slices: Slices) -> list[int]:
     ]
 
 
-def results_of(obj: ApiObject) -> t.Sequence[Object]:
+def results_of(obj: ApiObject) -> list[Field]:
     """The devices in a claim's status as they are written there. Raises Defect."""
-    where = "status.allocation.devices"
-    devices = mapping_of(obj, allocation_of(obj).get("devices"), where)
-    return items_of(obj, devices.get("results"), _RESULTS)
+    return obj["status"]["allocation"]["devices"]["results"].items()
 
 
 def _consumed(obj: ApiObject, item: Object, where: str) -> dict[str, int]:
-    consumed = mapping_of(obj, item.get("consumedCapacity"), where)
-    return {name: demand_of(amount, f"{where}.{name}") for name, amount in consumed.items()}
+    consumed = Field(obj, where, item)["consumedCapacity"]
+    return {name: one.read(demand_of) for name, one in consumed.members()}
 
 
 @dataclass(frozen=True)
@@ -97,8 +93,7 @@ class Results:
     instance: Instance
     slices: Slices
     origins: t.Sequence[t.Sequence[t.Sequence[Origin]]]
-    sources: t.Sequence[ApiObject]
-    specs: t.Sequence[Object]
+    specs: t.Sequence[Field]
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
         """``devices`` with results and configurations, and ``nodeSelector`` if it is needed."""
@@ -150,16 +145,14 @@ class Results:
         asked = [self.origins[claim][request][number] for request, number in chosen]
         found: list[Object] = []
         for one in asked:
-            spec = one.device_class.manifest.get("spec") or {}
             found += [
-                {"source": "FromClass", "requests": [one.name], **item}
-                for item in items_of(one.device_class, spec.get("config"), "spec.config")
+                {"source": "FromClass", "requests": [one.name], **item.value}
+                for item in one.device_class["spec"]["config"].items()
             ]
         names = {one.name for one in asked} | {one.name.partition("/")[0] for one in asked}
-        devices = self.specs[claim].get("devices") or {}
-        for item in items_of(self.sources[claim], devices.get("config"), "spec.devices.config"):
-            if not item.get("requests") or names & set(item["requests"]):
-                found.append({"source": "FromClaim", **item})
+        for item in self.specs[claim]["devices"]["config"].items():
+            if not item.value.get("requests") or names & set(item.value["requests"]):
+                found.append({"source": "FromClaim", **item.value})
         return found
 
     def _node_selector(self, allocation: ClaimAllocation) -> dict[str, t.Any] | None:

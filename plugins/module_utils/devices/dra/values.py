@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.boundary import shown, shown_text
+from ...base.boundary import shown
 from ...cel.values import Attribute, Scalar, demand_of, parse_version, scalar_of, supply_of
 from ...scheduling.model import Taint, Toleration
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import Field
 from ..model.model import Capacity
 
 TAINT_EFFECTS = ("NoSchedule", "NoExecute")
@@ -27,8 +26,6 @@ _TOLERATION_FIELDS = frozenset("key operator value effect tolerationSeconds".spl
 MAX_VALUES, MAX_LISTED, MAX_VALUE_LENGTH = 32, 48, 64
 _MAX_IDENTIFIER_LENGTH, _MAX_DOMAIN_LENGTH = 32, 63
 _MAX_VALID_VALUES, _MAX_TAINTS = 10, 16
-# Length of a name in a message; the name is arbitrary input.
-_MAX_NAME_LENGTH = 100
 
 
 def qualified(name: str, driver: str) -> str:
@@ -36,16 +33,23 @@ def qualified(name: str, driver: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def attributes_of(obj: ApiObject, value: t.Any, where: str, driver: str) -> dict[str, Attribute]:
+def name_in(field: Field, most: int) -> str:
+    """A name. Raises Defect."""
+    if not isinstance(field.value, str) or not field.value:
+        raise field.error("the name is missing")
+    if len(field.value) > most or not field.value.isascii():
+        raise field.error(f"{shown(field.value)} is not a name of up to {most} characters")
+    return field.value
+
+
+def attributes_of(field: Field, driver: str) -> dict[str, Attribute]:
     """The attributes of a device by their full names. Raises InvalidInput."""
     found: dict[str, Attribute] = {}
     values = 0
-    for name, item in mapping_of(obj, value, f"{where}.attributes").items():
-        place = f"{where}.attributes.{shown_text(str(name), _MAX_NAME_LENGTH)}"
-        found[qualified(_name(obj, name, place), driver)] = read = _attribute(obj, item, place)
+    for name, item in field.members():
+        found[qualified(_name(name, item), driver)] = read = _attribute(item)
         values += len(read) if isinstance(read, tuple) else 1
-    if values > MAX_LISTED:
-        raise obj.error(f"{where}.attributes", f"{values} values; a device has {MAX_LISTED}")
+    field.limit(values, MAX_LISTED, "{count} values; a device has {most}")
     return found
 
 
@@ -55,119 +59,106 @@ def has_lists(attributes: t.Any) -> bool:
     return any(isinstance(value, dict) and not value.keys().isdisjoint(_LISTS) for value in values)
 
 
-def capacities_of(obj: ApiObject, value: t.Any, where: str) -> dict[str, Capacity]:
+def capacities_of(field: Field) -> dict[str, Capacity]:
     """The capacities of a device; a claim requests one by its published name."""
-    found: dict[str, Capacity] = {}
-    for name, item in mapping_of(obj, value, f"{where}.capacity").items():
-        place = f"{where}.capacity.{shown_text(str(name), _MAX_NAME_LENGTH)}"
-        found[_name(obj, name, place)] = _capacity(obj, item, place)
-    return found
+    return {_name(name, item): _capacity(item) for name, item in field.members()}
 
 
-def _name(obj: ApiObject, name: t.Any, where: str) -> str:
-    parts = name.split("/") if isinstance(name, str) and name.isascii() else []
-    identifier, domain = parts[-1:] or [""], parts[:-1]
+def _name(name: str, item: Field) -> str:
+    *domain, identifier = name.split("/")
     if (
-        len(parts) not in (1, 2)
-        or not 0 < len(identifier[0]) <= _MAX_IDENTIFIER_LENGTH
+        not name.isascii()
+        or len(domain) > 1
+        or not 0 < len(identifier) <= _MAX_IDENTIFIER_LENGTH
         or any(not 0 < len(part) <= _MAX_DOMAIN_LENGTH for part in domain)
     ):
-        raise obj.error(
-            where,
+        raise item.error(
             f"is not a name of up to {_MAX_IDENTIFIER_LENGTH} characters, with a domain of up to "
-            f"{_MAX_DOMAIN_LENGTH} before a slash",
+            f"{_MAX_DOMAIN_LENGTH} before a slash"
         )
-    return "/".join(parts)
+    return name
 
 
-def _attribute(obj: ApiObject, value: t.Any, where: str) -> Attribute:
+def _attribute(field: Field) -> Attribute:
     """A typed value, or a list of them. Raises InvalidInput."""
-    body = mapping_of(obj, value, where)
-    kinds = [key for key, item in body.items() if item is not None]
+    kinds = [(key, item) for key, item in field.members() if item.value is not None]
     if len(kinds) != 1:
-        raise obj.error(where, "an attribute has exactly one value of a type")
-    [kind] = kinds
-    if kind in _LISTS:
-        listed = body[kind]
-        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_LISTED:
-            raise obj.error(f"{where}.{kind}", f"must be a list of up to {MAX_LISTED} values")
-        return tuple(_scalar(obj, item, _LISTS[kind], where) for item in listed)
-    return _scalar(obj, body[kind], kind, where)
+        raise field.error("an attribute has exactly one value of a type")
+    [(kind, given)] = kinds
+    if kind not in _LISTS:
+        return given.read(_reader(kind, given))
+    if not isinstance(given.value, list) or not 0 < len(given.value) <= MAX_LISTED:
+        raise given.error(f"must be a list of up to {MAX_LISTED} values")
+    read = _reader(_LISTS[kind], given)
+    return tuple(Field(given.obj, given.where, item).read(read) for item in given.value)
 
 
-def _scalar(obj: ApiObject, value: t.Any, kind: str, where: str) -> Scalar:
-    place = f"{where}.{shown_text(str(kind), _MAX_NAME_LENGTH)}"
+def _reader(kind: str, field: Field) -> t.Callable[[t.Any, str], Scalar]:
+    """The function that reads a scalar of this kind. Raises Defect."""
     if kind not in _SCALARS:
-        raise obj.error(place, "unsupported type of attribute")
-    scalar = scalar_of(value, _SCALARS[kind], MAX_VALUE_LENGTH, place)
-    return parse_version(value, place) if kind == "version" else scalar
+        raise field.error("unsupported type of attribute")
+
+    def read(value: t.Any, where: str) -> Scalar:
+        scalar = scalar_of(value, _SCALARS[kind], MAX_VALUE_LENGTH, where)
+        return parse_version(value, where) if kind == "version" else scalar
+
+    return read
 
 
-def _capacity(obj: ApiObject, value: t.Any, where: str) -> Capacity:
+def _capacity(field: Field) -> Capacity:
     """An amount with the portions that a policy allows. Raises InvalidInput."""
-    body = mapping_of(obj, value, where)
-    refuse_unknown(obj, body, _CAPACITY_FIELDS, where)
-    amount = supply_of(body.get("value"), f"{where}.value")
-    policy = mapping_of(obj, body.get("requestPolicy"), f"{where}.requestPolicy")
-    if not policy:
-        return Capacity(amount)
-    place = f"{where}.requestPolicy"
-    refuse_unknown(obj, policy, _POLICY_FIELDS, place)
-    default = demand_of(policy["default"], place) if "default" in policy else None
-    if policy.get("validValues"):
-        listed = policy["validValues"]
+    field.mapping(_CAPACITY_FIELDS)
+    amount = field["value"].read(supply_of)
+    policy = field["requestPolicy"]
+    given = policy.mapping(_POLICY_FIELDS)
+    default = demand_of(given["default"], policy.where) if "default" in given else None
+    if given.get("validValues"):
+        listed = given["validValues"]
         if not isinstance(listed, list) or len(listed) > _MAX_VALID_VALUES:
             problem = f"must be a list of up to {_MAX_VALID_VALUES} values"
-            raise obj.error(f"{place}.validValues", problem)
-        return Capacity(amount, default, tuple(sorted(demand_of(item, place) for item in listed)))
-    limits = mapping_of(obj, policy.get("validRange"), f"{place}.validRange")
-    refuse_unknown(obj, limits, _RANGE_FIELDS, f"{place}.validRange")
-    read = {key: demand_of(item, f"{place}.{key}") for key, item in limits.items()}
+            raise policy["validValues"].error(problem)
+        values = sorted(demand_of(item, policy.where) for item in listed)
+        return Capacity(amount, default, tuple(values))
+    limits = policy["validRange"]
+    limits.mapping(_RANGE_FIELDS)
+    read = {key: demand_of(item.value, f"{policy.where}.{key}") for key, item in limits.members()}
     step = max(1, read.get("step", 1))
     return Capacity(amount, default, (), read.get("min", 0), step, read.get("max"))
 
 
-def refuse_unknown(
-    obj: ApiObject, body: t.Mapping[str, t.Any], known: t.AbstractSet[str], where: str
-) -> None:
-    """Refuse an unknown field by name, because its meaning is unknown."""
-    unknown = sorted(str(name) for name in body if name not in known)
-    if unknown:
-        raise obj.error(f"{where}.{shown_text(unknown[0], _MAX_NAME_LENGTH)}", "unsupported")
-
-
-def taints_of(obj: ApiObject, value: t.Any, where: str) -> tuple[Taint, ...]:
+def taints_of(field: Field) -> tuple[Taint, ...]:
     """The taints of a device. Raises InvalidInput."""
-    items = items_of(obj, value, where)
-    if len(items) > _MAX_TAINTS:
-        raise obj.error(where, f"more than {_MAX_TAINTS} taints")
-    return tuple(taint_of(obj, item, where) for item in items)
+    items = field.items(_MAX_TAINTS, "more than {most} taints")
+    return tuple(taint_of(Field(field.obj, field.where, item.value)) for item in items)
 
 
-def taint_of(obj: ApiObject, item: t.Mapping[str, t.Any], where: str) -> Taint:
+def taint_of(field: Field) -> Taint:
     """One taint; an unknown effect excludes every claim. Raises InvalidInput."""
-    refuse_unknown(obj, item, _TAINT_FIELDS, where)
+    item = field.mapping(_TAINT_FIELDS)
     if not item.get("key") or not item.get("effect"):
-        raise obj.error(where, "a taint has a key and an effect")
+        raise field.error("a taint has a key and an effect")
     if item["effect"] not in (*TAINT_EFFECTS, "None"):
-        raise obj.error(f"{where}.effect", f"unsupported effect {shown(item['effect'])}")
-    for name in ("key", "value"):
-        if not isinstance(item.get(name) or "", str):
-            raise obj.error(f"{where}.{name}", f"{shown(item[name])} is not text")
-    return Taint(str(item["key"]), str(item.get("value") or ""), str(item["effect"]))
+        raise field["effect"].error(f"unsupported effect {shown(item['effect'])}")
+    key, value = (_text(field[name]) for name in ("key", "value"))
+    return Taint(key, value, str(item["effect"]))
 
 
-def tolerations_of(obj: ApiObject, value: t.Any, where: str) -> tuple[Toleration, ...]:
+def _text(field: Field) -> str:
+    """A text; empty if absent."""
+    if not isinstance(field.value or "", str):
+        raise field.error(f"{shown(field.value)} is not text")
+    return field.value or ""
+
+
+def tolerations_of(field: Field) -> tuple[Toleration, ...]:
     """The tolerations of a request. Raises InvalidInput."""
     found: list[Toleration] = []
-    for index, item in enumerate(items_of(obj, value, where)):
-        refuse_unknown(obj, item, _TOLERATION_FIELDS, f"{where}[{index}]")
-        for name in sorted(_TOLERATION_FIELDS & item.keys()):
-            if name != "tolerationSeconds" and not isinstance(item[name] or "", str):
-                raise obj.error(f"{where}[{index}].{name}", f"{shown(item[name])} is not text")
-        operator = item.get("operator") or "Equal"
-        if operator not in ("Equal", "Exists"):
-            raise obj.error(f"{where}[{index}].operator", "write Equal or Exists")
-        texts = (str(item.get(key) or "") for key in ("value", "effect"))
-        found.append(Toleration(str(item.get("key") or ""), operator, *texts))
+    for item in field.items():
+        item.mapping(_TOLERATION_FIELDS)
+        effect, key, operator, value = (
+            _text(item[name]) for name in ("effect", "key", "operator", "value")
+        )
+        if operator not in ("", "Equal", "Exists"):
+            raise item["operator"].error("write Equal or Exists")
+        found.append(Toleration(key, operator or "Equal", value, effect))
     return tuple(found)

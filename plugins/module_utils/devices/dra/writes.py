@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from ...base.fields.lenient import text
 from ...base.json_types import Object
 from ...base.units import format_time, parse_time
-from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Findings, Key
 from ..model.model import HeldDevice, Node
-from ..model.node_selector import selected
+from ..model.task import selected
 from .slices import Slices
-from .status import allocation_of, held_devices, results_of
+from .status import NAMES, allocation_of, held_devices, results_of
 
 # The controller deallocates only claims with this finalizer.
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -36,8 +35,7 @@ BINDING_TIMEOUT = datetime.timedelta(seconds=600)
 
 def consumers(claim: ApiObject) -> list[Object]:
     """Users of the claim: entries of ``reservedFor``."""
-    status = mapping_of(claim, claim.manifest.get("status"), "status")
-    return list(items_of(claim, status.get("reservedFor"), "status.reservedFor"))
+    return [item.value for item in claim["status"]["reservedFor"].items()]
 
 
 def check(claim: ApiObject, now: datetime.datetime) -> None:
@@ -45,24 +43,25 @@ def check(claim: ApiObject, now: datetime.datetime) -> None:
 
     Fields of the API server itself (name, uid, version) are not checked.
     """
-    metadata = claim.manifest["metadata"]
-    mapping_of(claim, metadata.get("annotations"), "metadata.annotations")
-    items_of(claim, metadata.get("ownerReferences"), "metadata.ownerReferences")
-    finalizers = metadata.get("finalizers") or []
-    if not isinstance(finalizers, list) or not all(isinstance(one, str) for one in finalizers):
-        raise claim.error("metadata.finalizers", "must be a list of names")
-    for index, consumer in enumerate(consumers(claim)):
-        if not isinstance(consumer.get("uid"), str):
-            raise claim.error(f"status.reservedFor[{index}].uid", "must be a text")
-    for index, result in enumerate(results_of(claim)):
-        for name in ("driver", "pool", "device"):
-            if not text(result.get(name)):
-                where = f"status.allocation.devices.results[{index}].{name}"
-                raise claim.error(where, "must be a name")
+    metadata = claim["metadata"]
+    metadata["annotations"].mapping()
+    metadata["ownerReferences"].items()
+    metadata["finalizers"].texts()
+    for consumer in claim["status"]["reservedFor"].items():
+        if not isinstance(consumer["uid"].value, str):
+            raise consumer["uid"].error("must be a text")
+    for result in results_of(claim):
+        for name in NAMES:
+            if not text(result[name].value):
+                raise result[name].error("must be a name")
     readiness(claim, now)
-    selector = allocation_of(claim).get("nodeSelector")
-    if selector:
-        selected(claim, selector, "status.allocation.nodeSelector", [Node("", {})])
+    nodes_of_devices(claim, [Node("", {})])
+
+
+def nodes_of_devices(claim: ApiObject, nodes: t.Sequence[Node]) -> frozenset[str] | None:
+    """The names of those from which the claim's devices can be used; None for all."""
+    selector = claim["status"]["allocation"]["nodeSelector"]
+    return selected(selector, nodes) if selector.value else None
 
 
 def is_reserved_for(claim: ApiObject, pod: ApiObject) -> bool:
@@ -142,12 +141,10 @@ def readiness(claim: ApiObject, now: datetime.datetime) -> Readiness:
     All of ``bindingConditions`` must be true, and one of ``bindingFailureConditions`` is enough to
     fail. Source: KEP-5007, device binding conditions.
     """
-    allocation = allocation_of(claim)
     true = _true_conditions(claim)
-    devices = mapping_of(claim, allocation.get("devices"), "status.allocation.devices")
     missing = ""
-    for result in items_of(claim, devices.get("results"), "status.allocation.devices.results"):
-        device = tuple(str(result.get(key)) for key in ("driver", "pool", "device"))
+    for result in (item.value for item in results_of(claim)):
+        device = tuple(str(result.get(key)) for key in NAMES)
         label = f"the device {'/'.join(device)} of {claim}"
         for name in result.get("bindingFailureConditions") or ():
             if (device, name) in true:
@@ -157,7 +154,7 @@ def readiness(claim: ApiObject, now: datetime.datetime) -> Readiness:
                 missing = f"{label} waits for its condition {name}"
     if not missing:
         return Readiness("ready")
-    since = allocation.get("allocationTimestamp")
+    since = allocation_of(claim).get("allocationTimestamp")
     if since and now - parse_time(since, f"{claim}: allocationTimestamp") > BINDING_TIMEOUT:
         seconds = BINDING_TIMEOUT.total_seconds()
         return Readiness("failed", f"{missing} for more than {seconds:.0f} s")
@@ -165,11 +162,10 @@ def readiness(claim: ApiObject, now: datetime.datetime) -> Readiness:
 
 
 def _true_conditions(claim: ApiObject) -> set[tuple[tuple[str, ...], str]]:
-    status = mapping_of(claim, claim.manifest.get("status"), "status")
     return {
-        (tuple(str(device.get(key)) for key in ("driver", "pool", "device")), condition["type"])
-        for device in items_of(claim, status.get("devices"), "status.devices")
-        for condition in device.get("conditions") or ()
+        (tuple(str(device.value.get(key)) for key in NAMES), condition["type"])
+        for device in claim["status"]["devices"].items()
+        for condition in device.value.get("conditions") or ()
         if condition.get("status") == "True"
     }
 

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.fields.lenient import member
 from ...base.json_types import MutableObject
-from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Key
-from .ledger import Reservation, User, allocations_of, check_entry, json_of, texts_of
+from .ledger import (
+    Reservation,
+    User,
+    allocations_of,
+    check_devices,
+    check_texts,
+    check_users,
+    json_of,
+)
 
 _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
 
@@ -26,23 +32,19 @@ def check_claim(obj: ApiObject) -> None:
 
     Fields of the API server itself (name, uid, version) are not checked.
     """
-    claim = obj.manifest
-    items_of(obj, claim["metadata"].get("ownerReferences"), "metadata.ownerReferences")
-    status = mapping_of(obj, claim.get("status"), "status")
-    check_entry(obj, {"pods": status.get("reservedFor"), **status}, "status")
+    obj["metadata"]["ownerReferences"].items()
+    check_users(obj["status"]["reservedFor"])
+    check_devices(obj["status"])
     check_conditions(obj)
-    json_of(obj, status)
+    json_of(obj, obj["status"].mapping())
 
 
 def check_conditions(obj: ApiObject) -> None:
     """Raise unless each condition of the object has a type and its other texts."""
-    conditions = member(obj.manifest, "status", "conditions")
-    for index, item in enumerate(items_of(obj, conditions, "status.conditions")):
-        where = f"status.conditions[{index}]"
-        texts_of(obj, item, where, "type", "status")
-        optional = item.get("lastTransitionTime")
-        if optional is not None and not isinstance(optional, str):
-            raise obj.error(f"{where}.lastTransitionTime", "must be a text")
+    for item in obj["status"]["conditions"].items():
+        check_texts(item, "type", "status")
+        if item["lastTransitionTime"].value is not None:
+            check_texts(item, "lastTransitionTime")
 
 
 def node_of(claim: MutableObject) -> str:

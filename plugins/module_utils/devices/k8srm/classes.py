@@ -13,13 +13,10 @@ from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput
 from ...base.json_types import Object
 from ...base.label_selector import parse_label_selector
-from ...cel.evaluation import Evaluations
 from ...cel.functions import carried
-from ...cel.selector import Compiler, Selector, SelectorError
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject, Defect, Findings, likely_name
-from ..model.messages import NOT_MET, WRONG_DRIVER
-from ..model.model import Device
+from ...cel.selector import Compiler, Evaluations, Selector, SelectorError
+from ..model.findings import ApiObject, Defect, Field, Findings, likely_name
+from ..model.model import NOT_MET, WRONG_DRIVER, Device
 from ..model.task import labels_of
 
 EVALUATION_FAILED = "error evaluating constraints: "
@@ -101,9 +98,8 @@ class FlatMatcher:
 class DeviceClass:
     """Additions of a class to each claim for it; ``spec`` is the original spec of the class."""
 
-    obj: ApiObject
     choices: tuple[Choice, ...]
-    spec: Object
+    spec: Field
 
 
 class Classes:
@@ -118,56 +114,46 @@ class Classes:
 
     def add_driver(self, obj: ApiObject) -> None:
         """Read a DeviceDriver; its device types are at the top level or in a spec."""
-        own = mapping_of(obj, obj.manifest.get("spec"), "spec") or obj.manifest
-        kinds = own.get("deviceTypes") or []
+        own = obj["spec"].mapping() or obj.manifest
         self._drivers.add(obj.name)
-        if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
-            raise obj.error("deviceTypes", "must be a list of names")
-        for kind in kinds:
+        for kind in Field(obj, "deviceTypes", own.get("deviceTypes") or None).texts():
             self._drivers_by_type.setdefault(kind, set()).add(obj.name)
 
     def add(self, obj: ApiObject) -> None:
         """Read a DeviceClass; its defects matter only if a claim uses it."""
-        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-        self._findings.unknown_fields(obj, spec, _CLASS_FIELDS, "spec")
+        self._findings.unknown_fields(obj["spec"], _CLASS_FIELDS)
         self._given[obj.name] = obj
 
     def check_all(self) -> None:
         """Find defects in the selectors of unused classes too."""
         for obj in self._given.values():
-            found = obj.attempt(self._own_selectors)
+            found = obj.attempt(lambda own: self.selectors(_definition(own)["constraints"]))
             if isinstance(found, Defect):
                 problem, _semicolon, intention = found.problem.partition("; for equality ")
                 self._findings.add(obj, found.field, problem, intention)
 
-    def _own_selectors(self, obj: ApiObject) -> tuple[Selector, ...]:
-        return self.selectors(obj, _definition(obj).get("constraints"), "spec.constraints")
-
-    def selectors(self, obj: ApiObject, source: t.Any, where: str) -> tuple[Selector, ...]:
+    def selectors(self, constraint: Field) -> tuple[Selector, ...]:
         """Selectors of a constraint; none for an absent or empty one. Raises InvalidInput."""
-        if source in (None, ""):
+        if constraint.value in (None, ""):
             return ()
         try:
-            selector = self._compiler.compile(source, where)
+            selector = self._compiler.compile(constraint.value, constraint.where)
         except InvalidField as error:
-            raise obj.error(error.field, error.problem) from error
+            raise constraint.obj.error(error.field, error.problem) from error
         for doubt in selector.doubts:
-            self._findings.add(obj, where, doubt, serious=False)
+            self._findings.add(constraint.obj, constraint.where, doubt, serious=False)
         return (selector,)
 
-    def has(self, name: str) -> bool:
-        """Whether there is a class of this name."""
-        return name in self._given
-
-    def find(self, name: str, asking: ApiObject, where: str) -> DeviceClass:
+    def find(self, named: Field) -> DeviceClass:
         """The class of this name, with those that a meta class selects. Raises InvalidInput."""
+        name = str(named.value)
         if name not in self._given:
             close = likely_name(name, self._given)
             hint = f"; probably {close} is meant" if close else "; give it among the objects"
-            raise asking.error(where, f"there is no DeviceClass {shown(name)}{hint}")
-        obj = self._given[name]
-        configs_of(obj, _definition(obj), "spec")
-        return DeviceClass(obj, tuple(self._choices(obj, ())), _definition(obj))
+            raise named.error(f"there is no DeviceClass {shown(name)}{hint}")
+        spec = _definition(self._given[name])
+        configs_of(spec)
+        return DeviceClass(tuple(self._choices(self._given[name], ())), spec)
 
     def _choices(self, obj: ApiObject, within: tuple[str, ...]) -> t.Iterator[Choice]:
         """The choices of a class; for a meta class, of each class that it selects."""
@@ -176,43 +162,40 @@ class Classes:
             path = " → ".join((*within[within.index(obj.name) :], obj.name))
             raise obj.error("spec.selector", f"meta classes select each other in a cycle: {path}")
         spec = _definition(obj)
-        if "selector" not in spec:
-            drivers = self.drivers_of(obj, spec, "spec")
-            yield Choice(drivers, self.selectors(obj, spec.get("constraints"), "spec.constraints"))
+        if "selector" not in spec.value:
+            yield Choice(self.drivers_of(spec), self.selectors(spec["constraints"]))
             return
         try:
-            selector = parse_label_selector(spec["selector"])
+            selector = parse_label_selector(spec.value["selector"])
         except InvalidInput as error:
             raise obj.error("spec.selector", str(error)) from error
         for other in self._given.values():
             if selector.matches(labels_of(other, self._findings)):
                 yield from self._choices(other, (*within, obj.name))
 
-    def drivers_of(self, obj: ApiObject, spec: Object, where: str) -> frozenset[str] | None:
+    def drivers_of(self, spec: Field) -> frozenset[str] | None:
         """The drivers that ``driver`` and ``deviceType`` admit; None for all."""
-        driver, kind = spec.get("driver"), spec.get("deviceType")
-        for key in ("driver", "deviceType"):
-            if not isinstance(spec.get(key) or "", str):
-                raise obj.error(f"{where}.{key}", f"{shown(spec[key])} is not a name")
+        for name in (spec["driver"], spec["deviceType"]):
+            if not isinstance(name.value or "", str):
+                raise name.error(f"{shown(name.value)} is not a name")
+        driver, kind = spec["driver"].value, spec["deviceType"].value
         if driver and self._drivers and driver not in self._drivers:
-            raise obj.error(f"{where}.driver", f"no DeviceDriver {shown(driver)} is registered")
+            raise spec["driver"].error(f"no DeviceDriver {shown(driver)} is registered")
         if (kind and not driver) or (kind and self._drivers):
             handling = self._drivers_by_type.get(str(kind), set())
             if not handling:
-                raise obj.error(
-                    f"{where}.deviceType", f"no DeviceDriver handles the type {shown(kind)}"
-                )
+                raise spec["deviceType"].error(f"no DeviceDriver handles the type {shown(kind)}")
             return frozenset(handling & {driver} if driver else handling)
         return frozenset([driver]) if driver else None
 
 
-def _definition(obj: ApiObject) -> dict[str, t.Any]:
+def _definition(obj: ApiObject) -> Field:
     """The fields of a class, which one model puts into a definition."""
-    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-    inner = mapping_of(obj, spec.get("definition"), "spec.definition")
-    return {**spec, **inner}
+    spec = obj["spec"]
+    return Field(obj, "spec", {**spec.mapping(), **spec["definition"].mapping()})
 
 
-def configs_of(obj: ApiObject, spec: Object, where: str) -> t.Sequence[Object]:
+def configs_of(spec: Field) -> list[Object]:
     """The references to configurations, under either name that samples use. Raises Defect."""
-    return items_of(obj, spec.get("configs") or spec.get("config"), f"{where}.configs")
+    given = spec.value.get("configs") or spec.value.get("config")
+    return [item.value for item in Field(spec.obj, f"{spec.where}.configs", given).items()]

@@ -27,12 +27,19 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.json_types import MutableObject, Object
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import ApiObject, Field
 
 State = t.Literal["kept", "open", "void"]
 _RESULT_FIELDS = ("allocations", "classConfigs", "claimConfigs")
-_IDENTITY_FIELDS = ("kind", "namespace", "name", "claimUID", "claimVersion", "nodeName")
+# Texts of a reservation, with their names in a pool.
+_STORED = {
+    "kind": "kind",
+    "namespace": "namespace",
+    "name": "name",
+    "uid": "claimUID",
+    "version": "claimVersion",
+    "node": "nodeName",
+}
 
 
 @dataclass(frozen=True)
@@ -69,16 +76,8 @@ class Reservation:
     @classmethod
     def of(cls, entry: t.Mapping[str, t.Any]) -> Reservation:
         """A reservation as stored in a pool."""
-        return cls(
-            entry["kind"],
-            entry["namespace"],
-            entry["name"],
-            entry["claimUID"],
-            entry["claimVersion"],
-            entry["nodeName"],
-            User.listed(entry.get("pods")),
-            {name: entry[name] for name in _RESULT_FIELDS if entry.get(name)},
-        )
+        texts = {field: entry[name] for field, name in _STORED.items()}
+        return cls(**texts, users=User.listed(entry.get("pods")), result=_given(entry))
 
     @classmethod
     def for_claim(
@@ -94,7 +93,7 @@ class Reservation:
             metadata["resourceVersion"],
             node,
             tuple(users),
-            {name: result[name] for name in _RESULT_FIELDS if result.get(name)},
+            _given(result),
         )
 
     @property
@@ -104,16 +103,8 @@ class Reservation:
 
     def entry(self) -> MutableObject:
         """The form stored in a pool."""
-        return {
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "claimUID": self.uid,
-            "claimVersion": self.version,
-            "nodeName": self.node,
-            "pods": [vars(user) for user in self.users],
-            **self.result,
-        }
+        texts = {name: getattr(self, field) for field, name in _STORED.items()}
+        return {**texts, "pods": [vars(user) for user in self.users], **self.result}
 
     def as_claim(self) -> MutableObject:
         """A claim that has the reserved devices, for the reader."""
@@ -126,37 +117,43 @@ class Reservation:
         }
 
 
+def _given(result: t.Mapping[str, t.Any]) -> MutableObject:
+    """The part of a result that is written."""
+    return {name: result[name] for name in _RESULT_FIELDS if result.get(name)}
+
+
 def check_reservations(obj: ApiObject) -> None:
     """Raise unless each reservation of a pool can be read."""
-    status = mapping_of(obj, obj.manifest.get("status"), "status")
-    where = "status.reservations"
-    for index, entry in enumerate(items_of(obj, status.get("reservations"), where)):
-        place = f"{where}[{index}]"
-        texts_of(obj, entry, place, *_IDENTITY_FIELDS)
-        check_entry(obj, entry, place)
-        if not entry.get("allocations"):
-            raise obj.error(f"{place}.allocations", "is missing")
-    json_of(obj, status)
+    for entry in obj["status"]["reservations"].items():
+        check_texts(entry, *_STORED.values())
+        check_users(entry["pods"])
+        check_devices(entry)
+        if not entry.value.get("allocations"):
+            raise entry["allocations"].error("is missing")
+    json_of(obj, obj["status"].mapping())
 
 
-def check_entry(obj: ApiObject, entry: Object, where: str) -> None:
-    """Raise unless the users in a claim's status or a pool's reservation can be read."""
-    for index, user in enumerate(items_of(obj, entry.get("pods"), f"{where}.pods")):
-        texts_of(obj, user, f"{where}.pods[{index}]", "name", "uid")
-    allocations = items_of(obj, entry.get("allocations"), f"{where}.allocations")
-    for index, item in enumerate(allocations):
-        texts_of(obj, item, f"{where}.allocations[{index}]", "devicePoolName")
+def check_users(listed: Field) -> None:
+    """Raise unless the users of a claim can be read."""
+    for user in listed.items():
+        check_texts(user, "name", "uid")
+
+
+def check_devices(entry: Field) -> None:
+    """Raise unless the devices in a claim's status or a pool's reservation can be read."""
+    for item in entry["allocations"].items():
+        check_texts(item, "devicePoolName")
     for name in ("classConfigs", "claimConfigs"):
-        items_of(obj, entry.get(name), f"{where}.{name}")
-    if entry.get("nodeName") is not None:
-        texts_of(obj, entry, where, "nodeName")
+        entry[name].items()
+    if entry["nodeName"].value is not None:
+        check_texts(entry, "nodeName")
 
 
-def texts_of(obj: ApiObject, item: Object, where: str, *names: str) -> None:
+def check_texts(item: Field, *names: str) -> None:
     """Raise unless these members of the item are texts."""
     for name in names:
-        if not isinstance(item.get(name), str):
-            raise obj.error(f"{where}.{name}", "must be a text")
+        if not isinstance(item[name].value, str):
+            raise item[name].error("must be a text")
 
 
 def json_of(obj: ApiObject, status: Object) -> str:

@@ -16,7 +16,7 @@ from ...base.errors import InvalidInput
 from ...base.json_types import MutableObject
 from ...base.yaml_text.reader import read_document
 from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION as ANNOTATION
-from .reader import EMBEDDED, VERSION
+from .reader import VERSION, form_of
 
 # Finds a claim by namespace and name.
 Find = t.Callable[[str, str], t.Optional[MutableObject]]
@@ -44,17 +44,12 @@ def claim_of(pod: MutableObject, item: MutableObject, number: int, find: Find) -
     Raises InvalidInput.
     """
     namespace = pod["metadata"]["namespace"]
-    embedded = next((item[key] for key in EMBEDDED if isinstance(item.get(key), dict)), None)
-    if embedded is not None and "claimName" in embedded:
-        item, embedded = embedded, None
-    if embedded is None and item.get("claimName"):
-        return _found(find, namespace, item["claimName"], "claimName")
-    if embedded is None and item.get("claimTemplateName"):
-        template = _found(find, namespace, item["claimTemplateName"], "claimTemplateName")
-        embedded = template["spec"]
-    if embedded is None:
-        embedded = {key: value for key, value in item.items() if key != "name"}
-    return _own(pod, str(item.get("name") or number), embedded, find)
+    field, given = form_of(item)
+    if field == "claimName":
+        return _found(find, namespace, given, field)
+    if field == "claimTemplateName":
+        given = _found(find, namespace, given, field)["spec"]
+    return _own(pod, str(item.get("name") or number), given, find)
 
 
 def _found(find: Find, namespace: str, name: t.Any, field: str) -> MutableObject:

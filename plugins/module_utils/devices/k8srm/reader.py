@@ -11,10 +11,9 @@ from ...base.fields.lenient import member
 from ...base.json_types import Object
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.fields import MAX_CLAIMS, at_most, items_of, mapping_of
-from ..model.findings import ApiObject, Findings
-from ..model.model import Claim, HeldDevice, Instance, Node, Unit
-from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
+from ..model.findings import MAX_CLAIMS, ApiObject, Field, Key, too_many
+from ..model.model import HeldDevice, Instance, Unit
+from ..model.task import Options, PodDemand, Task, TaskReader, nodes_for
 from .claims import ClaimReader
 from .classes import Classes, DeviceCatalog
 from .pools import Pools
@@ -25,123 +24,84 @@ VERSION = f"{GROUP}/v1alpha1"
 CLAIM_KINDS = ("DeviceClaim", "DevicePrivilegedClaim")
 KINDS = ("DevicePool", "DeviceClass", "DeviceDriver", *CLAIM_KINDS)
 
-# Forms of an inline claim in the samples.
-EMBEDDED = ("template", "spec", "claimSpec", "claim")
+# Fields of an inline claim in the samples.
+_EMBEDDED = ("template", "spec", "claimSpec", "claim")
 
 
 def read(objects: t.Sequence[ApiObject], options: Options) -> Task:
     """The task that these objects define. Raises InvalidInput."""
-    return _Reader(objects, options).task()
+    return _Reader(objects, options).read()
 
 
-class _Reader:
+def form_of(item: Object) -> tuple[t.Literal["claimName", "claimTemplateName", ""], t.Any]:
+    """The field by which a pod names a claim or template, with the name; "" with an inline spec."""
+    embedded = next((item[key] for key in _EMBEDDED if isinstance(item.get(key), dict)), None)
+    if embedded is not None and "claimName" not in embedded:
+        return "", embedded
+    named = item if embedded is None else embedded
+    if named.get("claimName"):
+        return "claimName", named["claimName"]
+    if named.get("claimTemplateName"):
+        return "claimTemplateName", named["claimTemplateName"]
+    return "", {key: value for key, value in named.items() if key != "name"}
+
+
+class _Reader(TaskReader):
     def __init__(self, objects: t.Sequence[ApiObject], options: Options) -> None:
-        self._options = options
-        self._by_kind: dict[str, list[ApiObject]] = {}
-        for obj in objects:
-            self._by_kind.setdefault(obj.kind, []).append(obj)
-        self._findings = Findings()
-        self._refusals = Refusals(options.report, self._findings)
-        self._nodes = self._read_nodes()
-        names = frozenset(node.name for node in self._nodes)
-        self._pools = Pools(self._findings, names)
-        self._classes = Classes(self._findings, Compiler("flat"))
+        super().__init__(
+            objects, options, "DevicePool", lambda pool: [member(pool.manifest, "spec", "nodeName")]
+        )
+        self._pools = Pools(self.findings, frozenset(node.name for node in self.nodes))
+        self._classes = Classes(self.findings, Compiler("flat"))
         for kind, read in (
             ("DevicePool", self._pools.add),
             ("DeviceDriver", self._classes.add_driver),
             ("DeviceClass", self._classes.add),
         ):
-            for obj in self._of(kind):
-                self._refusals.read(obj, read)
-        self._reader = ClaimReader(
-            self._findings, self._classes, DeviceCatalog(self._pools.devices)
-        )
-        self._claims: list[Claim] = []
-        self._sources: list[ApiObject] = []
-        self._by_name: dict[tuple[str, str], int] = {}
+            for obj in self.of(kind):
+                self.refusals.read(obj, read)
+        devices = DeviceCatalog(self._pools.devices)
+        self._reader = ClaimReader(self.findings, self._classes, devices)
         self._held: list[HeldDevice] = []
         self._taken: set[int] = set()
-        self._node_of_claim: dict[tuple[str, str], frozenset[str]] = {}
+        self._node_of_claim: dict[Key, frozenset[str]] = {}
 
-    def _of(self, *kinds: str) -> list[ApiObject]:
-        return [obj for kind in kinds for obj in self._by_kind.get(kind, [])]
-
-    def _read_nodes(self) -> tuple[Node, ...]:
-        """The Nodes, and the nodes that pools name."""
-        labels = {obj.name: labels_of(obj, self._findings) for obj in self._of("Node")}
-        for pool in self._of("DevicePool"):
-            named = member(pool.manifest, "spec", "nodeName")
-            if isinstance(named, str) and named:
-                labels.setdefault(named, {})
-        if self._options.node:
-            labels = {self._options.node: labels.get(self._options.node, {})}
-        return tuple(Node(name, labels[name]) for name in sorted(labels))
-
-    def task(self) -> Task:
-        claims = self._of(*CLAIM_KINDS)
-        unreadable = [obj for obj in claims if not self._refusals.read(obj, self._read_status)]
+    def read(self) -> Task:
+        claims = self.of(*CLAIM_KINDS)
+        unreadable = [obj for obj in claims if not self.refusals.read(obj, self._read_status)]
         # After the others, so that it takes no devices of theirs where only their number is known.
         for obj in unreadable:
-            self._node_of_claim[obj.namespace, obj.name] = frozenset()
+            self._node_of_claim[obj.key] = frozenset()
             held = held_for_safety(obj, self._pools, self._taken)
             self._held += held
             self._taken.update(one.device for one in held)
-        demands: list[PodDemand] = []
-        if self._of("Pod") or self._options.only_for_pods:
-            read = [self._refusals.read(obj, self._read_pod) for obj in self._of("Pod")]
-            demands = [demand for demand in read if demand is not None]
-            units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)
-        else:
-            units, pods = self._one_unit()
+        units = self.units(self._read_pod, self._one_unit)
         self._classes.check_all()
         instance = Instance(
-            self._nodes,
+            self.nodes,
             tuple(self._pools.devices),
             tuple(self._pools.counters),
             tuple(self._reader.matchers),
-            tuple(self._claims),
+            tuple(self.claims),
             units,
             tuple(self._held),
         )
-        return Task(
-            instance,
-            Results(
-                instance, frozenset(self._pools.counted), self._reader.origins, self._sources
-            ).of,
-            pods,
-            tuple(self._read_pools()),
-            tuple(self._findings.found),
-            tuple(self._refusals.found),
-            tuple(demands),
-        )
+        results = Results(instance, frozenset(self._pools.counted), self._reader.origins)
+        return self.task(instance, results.of, self._pools.pools)
 
-    def _read_pools(self) -> t.Iterator[tuple[str, str, frozenset[str]]]:
-        readable = set(self._pools.names)
-        for obj in self._of("DevicePool"):
-            if obj.name not in readable:
-                continue
-            spec = obj.manifest["spec"]
-            node = spec.get("nodeName")
-            nodes = frozenset([node]) if node else frozenset(node.name for node in self._nodes)
-            yield spec["driver"], obj.name, nodes
-
-    def _one_unit(self) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
+    def _one_unit(self) -> t.Iterator[Unit]:
         """Claims without a pod count as those of one pod, as in the prototype's SelectNode."""
-        read = [
-            self._refusals.read(obj, self._read_claim)
-            for obj in self._of(*CLAIM_KINDS)
-            if (obj.namespace, obj.name) not in self._node_of_claim
-        ]
+        waiting = [obj for obj in self.of(*CLAIM_KINDS) if obj.key not in self._node_of_claim]
+        read = [self.refusals.read(obj, self._read_claim) for obj in waiting]
         claims = tuple(claim for claim in read if claim is not None)
-        return ((Unit("all claims", claims),), ((),)) if claims else ((), ())
+        if claims:
+            yield Unit(claims)
 
     def _read_claim(self, obj: ApiObject) -> int:
-        return self._add(obj, mapping_of(obj, obj.manifest.get("spec"), "spec"), obj.name)
+        return self._add(obj, obj["spec"].mapping(), obj.name)
 
     def _add(self, obj: ApiObject, spec: Object, name: str) -> int:
-        self._claims.append(self._reader.read(obj, spec, name))
-        self._sources.append(obj)
-        return len(self._claims) - 1
+        return self.add(self._reader.read(Field(obj, "spec", spec), name))
 
     def _read_status(self, obj: ApiObject) -> bool:
         """An existing allocation; its devices are not free and the claim is not allocated again."""
@@ -149,60 +109,44 @@ class _Reader:
             self._held.append(held)
             self._taken.add(held.device)
             nodes = self._pools.devices[held.device].nodes
-            key = obj.namespace, obj.name
-            self._node_of_claim[key] = self._node_of_claim.get(key, nodes) & nodes
+            self._node_of_claim[obj.key] = self._node_of_claim.get(obj.key, nodes) & nodes
         return True
 
     def _read_pod(self, obj: ApiObject) -> PodDemand:
-        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+        spec = obj["spec"].mapping()
         claims: list[int] = []
         if not spec.get("deviceClaims") or is_finished(obj.manifest):
             return PodDemand(obj, ())
-        nodes = nodes_for(obj, self._nodes)
-        for index, item in enumerate(_device_claims(obj, spec)):
-            found = self._read_pod_claim(obj, item, f"spec.deviceClaims[{index}]")
+        nodes = nodes_for(obj, self.nodes)
+        value = spec["deviceClaims"]
+        # The successor's first sample has a mapping of devices instead of a list.
+        listed = Field(obj, "spec.deviceClaims", [value] if isinstance(value, dict) else value)
+        for index, item in enumerate(listed.items(MAX_CLAIMS, too_many("claims"))):
+            found = self._read_pod_claim(item, str(item.value.get("name") or index))
             if isinstance(found, frozenset):
                 nodes = found if nodes is None else nodes & found
             elif found not in claims:
                 claims.append(found)
         return PodDemand(obj, tuple(claims), nodes, int(spec.get("priority") or 0))
 
-    def _read_pod_claim(self, pod: ApiObject, item: Object, where: str) -> int | frozenset[str]:
+    def _read_pod_claim(self, field: Field, label: str) -> int | frozenset[str]:
         """Position of the claim, or the nodes of one that has its devices already."""
-        label = str(item.get("name") or where.rpartition("[")[2].rstrip("]"))
-        own_name = f"{pod.name}-{label}"
-        embedded = next((item[key] for key in EMBEDDED if isinstance(item.get(key), dict)), None)
-        if embedded is not None and "claimName" in embedded:
-            item, embedded = embedded, None
-        if embedded is not None:
-            return self._add(pod, embedded, own_name)
-        for key in ("claimName", "claimTemplateName"):
-            if item.get(key):
-                source = self._find_claim(pod, str(item[key]), f"{where}.{key}")
-                if key == "claimName":
-                    return self._shared(source)
-                return self._add(source, source.manifest.get("spec") or {}, own_name)
-        if isinstance(item.get("devices"), list):
-            return self._add(pod, {"devices": item["devices"]}, own_name)
-        return self._add(pod, {key: item[key] for key in item if key != "name"}, own_name)
+        pod, own_name = field.obj, f"{field.obj.name}-{label}"
+        key, given = form_of(field.value)
+        if key:
+            source = self._find_claim(field[key], given)
+            if key == "claimName":
+                return self._shared(source)
+            return self._add(source, source.manifest.get("spec") or {}, own_name)
+        return self._add(pod, given, own_name)
 
-    def _find_claim(self, pod: ApiObject, name: str, where: str) -> ApiObject:
-        for obj in self._of(*CLAIM_KINDS):
-            if (obj.namespace, obj.name) == (pod.namespace, name):
+    def _find_claim(self, named: Field, name: t.Any) -> ApiObject:
+        for obj in self.of(*CLAIM_KINDS):
+            if obj.key == (named.obj.namespace, str(name)):
                 return obj
-        raise pod.error(where, f"there is no DeviceClaim {name!r} in the pod's namespace")
+        raise named.error(f"there is no DeviceClaim {str(name)!r} in the pod's namespace")
 
     def _shared(self, source: ApiObject) -> int | frozenset[str]:
-        key = source.namespace, source.name
-        if key in self._node_of_claim:
-            return self._node_of_claim[key]
-        if key not in self._by_name:
-            self._by_name[key] = self._read_claim(source)
-        return self._by_name[key]
-
-
-def _device_claims(obj: ApiObject, spec: Object) -> t.Sequence[Object]:
-    """The pod's claims; the successor's first sample has a mapping of devices instead."""
-    value = spec.get("deviceClaims")
-    items = items_of(obj, [value] if isinstance(value, dict) else value, "spec.deviceClaims")
-    return at_most(obj, items, MAX_CLAIMS, "claims", "spec.deviceClaims")
+        if source.key in self._node_of_claim:
+            return self._node_of_claim[source.key]
+        return self.shared(source, self._read_claim)

@@ -11,31 +11,27 @@ from dataclasses import dataclass
 from ...base.boundary import shown
 from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
+from ...base.libraries import yaml
 from ...cel.values import demand_of, quantity_text
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import ApiObject, Field
 from ..model.model import Amounts, ClaimAllocation, Device, HeldDevice, Instance
 from ..model.usage import ACCESS_MODES
 from .claims import Origin
 from .classes import configs_of
 from .pools import Pools
 
+_KEYS_OF_A_NODE = ("DeviceClaimResults", "NodeName")
+
 
 def held_devices(obj: ApiObject, pools: Pools, taken: t.AbstractSet[int]) -> list[HeldDevice]:
     """The devices in the status of a claim. Raises InvalidInput."""
-    status = mapping_of(obj, obj.manifest.get("status"), "status")
-    admin = obj.kind == "DevicePrivilegedClaim"
     held: list[HeldDevice] = []
-    for index, item in enumerate(items_of(obj, status.get("allocations"), "status.allocations")):
-        where = f"status.allocations[{index}]"
-        amounts = _amounts(obj, item, where)
+    for item in obj["status"]["allocations"].items():
+        amounts = _amounts(item)
+        admin = obj.kind == "DevicePrivilegedClaim" or bool(item.value.get("adminAccess"))
         held += [
-            HeldDevice(
-                device,
-                _portions(pools.devices[device], amounts),
-                admin or bool(item.get("adminAccess")),
-            )
-            for device in _devices(obj, item, pools, taken, where)
+            HeldDevice(device, _portions(pools.devices[device], amounts), admin)
+            for device in _devices(item, pools, taken)
         ]
     return held
 
@@ -63,40 +59,37 @@ def held_for_safety(obj: ApiObject, pools: Pools, taken: t.AbstractSet[int]) -> 
     return held
 
 
-def _devices(
-    obj: ApiObject, item: Object, pools: Pools, taken: t.AbstractSet[int], where: str
-) -> list[int]:
-    pool = item.get("devicePoolName")
+def _devices(item: Field, pools: Pools, taken: t.AbstractSet[int]) -> list[int]:
+    pool = item.value.get("devicePoolName")
     there = [index for index, device in enumerate(pools.devices) if device.pool == pool]
-    parts = items_of(obj, item.get("allocations"), f"{where}.allocations")
-    given_names = [one.get("deviceName") for one in (*parts, item)]
+    given_names = [one.value.get("deviceName") for one in (*item["allocations"].items(), item)]
     if not all(name is None or isinstance(name, str) for name in given_names):
-        raise obj.error(where, "deviceName must be a text")
+        raise item.error("deviceName must be a text")
     names = [name for name in given_names if name]
     if pool in pools.counted or not names:
-        count = item.get("deviceCount", len(names) or 1)
+        count = item.value.get("deviceCount", len(names) or 1)
         free = [index for index in there if index not in taken]
         if not isinstance(count, int) or not 0 <= count <= len(free):
-            raise obj.error(
-                where, f"it has {shown(count)} devices of pool {shown(pool)}, which do not exist"
-            )
+            problem = f"it has {shown(count)} devices of pool {shown(pool)}, which do not exist"
+            raise item.error(problem)
         return free[:count]
     found = [index for index in there if pools.devices[index].name in names]
     if len(found) != len(set(names)):
-        raise obj.error(where, f"pool {shown(pool)} has no device {', '.join(map(str, names))}")
+        raise item.error(f"pool {shown(pool)} has no device {', '.join(map(str, names))}")
     return found
 
 
-def _amounts(obj: ApiObject, item: Object, where: str) -> dict[str, int]:
+def _amounts(item: Field) -> dict[str, int]:
     found: dict[str, int] = {}
-    for part in items_of(obj, item.get("allocations"), f"{where}.allocations"):
+    listed = item["allocations"]
+    for part in (each.value for each in listed.items()):
         if "name" not in part:
             continue
         name, amount = str(part["name"]), part.get("allocation")
         if amount in ACCESS_MODES:
             found[f"{name}={amount}"] = 1
         else:
-            found[name] = demand_of(amount, f"{where}.allocations")
+            found[name] = demand_of(amount, listed.where)
     return found
 
 
@@ -113,7 +106,6 @@ class Results:
     instance: Instance
     counted: frozenset[str]
     origins: t.Sequence[t.Sequence[t.Sequence[Origin]]]
-    sources: t.Sequence[ApiObject]
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
         """``allocations``, and the configurations of the claim and its classes, if any."""
@@ -121,7 +113,7 @@ class Results:
         entries: list[dict[str, t.Any]] = []
         for chosen in allocation.chosen:
             device = self.instance.devices[chosen.device]
-            admin = self.instance.alternative(claim, chosen).admin
+            admin = self.instance.claims[claim].alternative(chosen).admin
             looked_at = {"adminAccess": True} if admin else {}
             if device.pool not in self.counted:
                 entries.append({**_named(device, chosen.portions), **looked_at})
@@ -137,14 +129,12 @@ class Results:
     def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Object]]:
         """The references to configurations of the chosen alternatives."""
         found: dict[str, list[Object]] = {"classConfigs": [], "claimConfigs": []}
-        obj = self.sources[claim]
-        for request, alternative in dict.fromkeys(
-            (chosen.request, chosen.alternative) for chosen in allocation.chosen
-        ):
+        chosen = dict.fromkeys((one.request, one.alternative) for one in allocation.chosen)
+        for request, alternative in chosen:
             detail, device_class = self.origins[claim][request][alternative]
-            found["claimConfigs"] += configs_of(obj, detail, "spec")
+            found["claimConfigs"] += configs_of(detail)
             if device_class is not None:
-                found["classConfigs"] += configs_of(device_class.obj, device_class.spec, "spec")
+                found["classConfigs"] += configs_of(device_class.spec)
         return found
 
 
@@ -157,3 +147,36 @@ def _named(device: Device, portions: Amounts) -> dict[str, t.Any]:
             continue
         parts.append({"name": resource, "allocation": mode if equals else quantity_text(amount)})
     return {**entry, "allocations": parts} if parts else entry
+
+
+def render(result: Object, verbose: bool) -> str:
+    """The result in the prototype's format, `format: k8srm`: allocations and node results.
+
+    The short form has a line for each node, whether it satisfies all claims. The full form is YAML
+    with the keys in alphabetical order, as the prototype's.
+    """
+    allocations = [
+        entry for claim in result["allocations"] if claim for entry in claim.get("allocations", [])
+    ]
+    results = result["node_results"]
+    if verbose:
+        told = _yaml([{key: one[key] for key in _KEYS_OF_A_NODE} for one in results])
+    else:
+        told = "".join(f"{_line(one)}\n" for one in results)
+    return (
+        f"ALLOCATIONS\n-----------\n{_yaml(allocations) if allocations else ''}\n"
+        f"NODE RESULTS\n------------\n{told}"
+    )
+
+
+def _line(result: Object) -> str:
+    unsatisfied = [
+        claim["claimName"] for claim in result["DeviceClaimResults"] if claim["best"] < 0
+    ]
+    if unsatisfied:
+        return f"{result['NodeName']}: could not satisfy these claims: {', '.join(unsatisfied)}"
+    return f"{result['NodeName']}: satisfied all claims with score {result['score']}"
+
+
+def _yaml(value: t.Any) -> str:
+    return str(yaml.safe_dump(value, default_flow_style=False, sort_keys=True))

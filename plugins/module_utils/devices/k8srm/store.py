@@ -10,6 +10,7 @@ is ``stale``: it is not written, and dependent objects wait for the next attempt
 from __future__ import annotations
 
 import copy
+import functools
 import typing as t
 
 from ...base.context import Context
@@ -20,19 +21,32 @@ from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...snapshot import snapshot
 from ..adapter.cluster import Action, Report
-from ..model.findings import ApiObject, Defect, Key
-from .claim_status import check_claim, key_of, with_condition
-from .ledger import Ledger, allocations_of
-from .pool_status import PoolStates, check_pool
+from ..model.findings import ApiObject, Defect, Findings, Key
+from ..model.model import HeldDevice, Instance
+from ..model.usage import Usage
+from .claim_status import check_claim, check_conditions, key_of, with_condition
+from .ledger import Ledger, allocations_of, check_reservations
+from .pools import Pools
 from .reader import CLAIM_KINDS, KINDS, VERSION
+from .status import held_devices, held_for_safety
+
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Valid",
+    "message": "the devices of the pool can be allocated",
+}
 
 
 class Store:
     """Pools by name and claims by uid; ``stale`` has such names and uids."""
 
-    def __init__(
-        self, kube: Kube, context: Context, listed: t.Mapping[str, t.Sequence[MutableObject]]
-    ) -> None:
+    def __init__(self, kube: Kube, context: Context) -> None:
+        # Pools first, so that a pool never shows less than the claims have.
+        collections = [kube.resource(VERSION, kind).collection() for kind in KINDS]
+        listing = functools.partial(kube.list, trim=snapshot.trim_device_object)
+        objects = [listing(collections[0]), *kube.in_parallel(listing, collections[1:])]
+        listed = dict(zip(KINDS, objects))
         self.report = Report()
         # Unreadable objects are not written, and an unreadable pool gives nothing.
         sound = [pool for pool in listed["DevicePool"] if self._is_sound(pool, check_pool)]
@@ -52,18 +66,6 @@ class Store:
                     self._remember(claim)
                 else:
                     self.unreadable[claim["metadata"]["uid"]] = claim
-
-    @classmethod
-    def read(cls, kube: Kube, context: Context) -> Store:
-        """Pools first, so that a pool never shows less than the claims have."""
-        collections = [kube.resource(VERSION, kind).collection() for kind in KINDS]
-
-        def listed(path: str) -> list[MutableObject]:
-            return kube.list(path, trim=snapshot.trim_device_object)
-
-        pools = listed(collections[0])
-        objects = [pools, *kube.in_parallel(listed, collections[1:])]
-        return cls(kube, context, dict(zip(KINDS, objects)))
 
     def _is_sound(self, obj: MutableObject, check: t.Callable[[ApiObject], None]) -> bool:
         return not isinstance(self.report.read(ApiObject(obj), check), Defect)
@@ -163,12 +165,7 @@ class Store:
         try:
             stored = self._kube.request("PUT", path, {**obj, "status": status})
         except ApiError as error:
-            if error.status in (404, 409):
-                self.report.contended.add(f"{obj['kind']} {namespace}/{name}".replace(" /", " "))
-            elif error.status in (400, 422):
-                self.report.refuse(obj["kind"], (namespace, name), str(error))
-            else:
-                raise
+            self.report.note_failure(error, obj["kind"], (namespace, name))
             return None
         return snapshot.trim_device_object(stored)
 
@@ -179,3 +176,61 @@ class Store:
     def change(self, action: Action, obj: MutableObject, before: str = "", after: str = "") -> None:
         """Note a change for the user."""
         self.report.change(action, obj["kind"], key_of(obj), before, after)
+
+
+def check_pool(obj: ApiObject) -> None:
+    """Raise for a pool whose status cannot be read; PoolStates checks its devices."""
+    check_reservations(obj)
+    check_conditions(obj)
+
+
+class PoolStates:
+    """The readable pools, and by name the reasons why others are unreadable."""
+
+    def __init__(self, pools: t.Iterable[MutableObject]) -> None:
+        self.problems: dict[str, str] = {}
+        self.valid: list[MutableObject] = []
+        self._read = Pools(Findings(), frozenset())
+        for pool in pools:
+            problem = ApiObject(pool).attempt(self._add)
+            if isinstance(problem, Defect):
+                self.problems[pool["metadata"]["name"]] = str(problem)
+            else:
+                self.valid.append(pool)
+
+    def _add(self, pool: ApiObject) -> None:
+        # A defective pool must not leave half of its devices among the others.
+        Pools(Findings(), frozenset()).add(pool)
+        self._read.add(pool)
+
+    def available(self, ledger: Ledger) -> dict[str, int]:
+        """Number of devices that a claim could have, for each readable pool."""
+        usage = Usage(self._instance(ledger))
+        counts = {pool["metadata"]["name"]: 0 for pool in self.valid}
+        for index, device in enumerate(self._read.devices):
+            if usage.in_use(index) or not usage.counters_allow(index):
+                continue
+            left = [usage.left(index, name) > 0 for name in device.capacities]
+            if not device.shareable or device.access or any(left):
+                counts[device.pool] += 1
+        return counts
+
+    def _instance(self, ledger: Ledger) -> Instance:
+        held: list[HeldDevice] = []
+        taken: set[int] = set()
+        for reservation in ledger.claims().values():
+            claim = ApiObject(reservation.as_claim())
+            found = claim.attempt(held_devices, self._read, taken)
+            if isinstance(found, Defect):
+                # The pool changed under its users; the claim's reader reports it.
+                found = held_for_safety(claim, self._read, taken)
+            held += found
+            taken.update(one.device for one in found)
+        devices, counters = tuple(self._read.devices), tuple(self._read.counters)
+        return Instance((), devices, counters, (), (), (), tuple(held))
+
+    def condition(self, name: str) -> t.Mapping[str, str]:
+        """The pool's condition Ready."""
+        if name not in self.problems:
+            return READY
+        return {**READY, "status": "False", "reason": "Invalid", "message": self.problems[name]}

@@ -22,6 +22,12 @@ Key = tuple[str, str]
 
 # Comparing names takes time that is quadratic in their lengths.
 _MAX_LIKELY_NAME_LENGTH = 64
+# Length of a name in a message; the name is arbitrary input.
+_MAX_NAME_LENGTH = 100
+# Claims of a pod, which are allocated together.
+MAX_CLAIMS = 128
+# Characters of the selectors of a claim.
+_MAX_SELECTORS_LENGTH = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,10 @@ class ApiObject:
     def __str__(self) -> str:
         return str(self.subject)
 
+    def __getitem__(self, name: str) -> Field:
+        """A member of the object, such as its spec."""
+        return Field(self, name, self.manifest.get(name))
+
     def error(self, where: str, problem: str) -> DefectError:
         """An error with the place of the problem, to be raised."""
         return DefectError(Defect(self.subject, where, problem, self.file))
@@ -110,6 +120,126 @@ class ApiObject:
         if isinstance(found, boundary.Finding) and not isinstance(found, Defect):
             return Defect(found.subject, found.field, found.problem, self.file)
         return found
+
+
+class Field:
+    """A value within an object, with its place for messages; absent ones are None.
+
+    Each reader raises DefectError with the place of a value that it cannot read. Large pools have
+    tens of thousands of fields, so names of a mapping are checked once.
+    """
+
+    __slots__ = ("_is_checked", "_name", "_within", "obj", "value")
+
+    def __init__(
+        self, obj: ApiObject, within: str | Field, value: t.Any, name: str | int = ""
+    ) -> None:
+        self.obj, self.value = obj, value
+        self._within, self._name = within, name
+        self._is_checked = False
+
+    @property
+    def where(self) -> str:
+        """Its place, such as ``spec.devices[0].name``; written only when it is needed."""
+        if isinstance(self._within, str):
+            return self._within
+        within, name = self._within.where, self._name
+        if isinstance(name, int):
+            return f"{within}[{name}]"
+        return f"{within}.{shown_text(name, _MAX_NAME_LENGTH)}"
+
+    def __getitem__(self, name: str) -> Field:
+        """A member of the mapping."""
+        given = self.value if self._is_checked else self.mapping()
+        return Field(self.obj, self, given.get(name), name)
+
+    def error(self, problem: str) -> DefectError:
+        """An error with this place, to be raised."""
+        return self.obj.error(self.where, problem)
+
+    def read(self, parse: t.Callable[[t.Any, str], T]) -> T:
+        """The value as a function of value and place reads it; the place is for its errors."""
+        try:
+            return parse(self.value, "")
+        except InvalidInput:
+            return parse(self.value, self.where)
+
+    def mapping(self, known: t.AbstractSet[str] | None = None) -> dict[str, t.Any]:
+        """A mapping by names; empty if absent.
+
+        A field that is not ``known`` is refused by name, because its meaning is unknown.
+        """
+        if self.value is None:
+            return {}
+        given: dict[str, t.Any] = self.value
+        if not self._is_checked:
+            if not isinstance(given, dict) or not _are_texts(given):
+                raise self.error("must be a mapping of names")
+            self._is_checked = True
+        if known is not None and not given.keys() <= known:
+            name = shown_text(min(given.keys() - known), _MAX_NAME_LENGTH)
+            raise self.obj.error(f"{self.where}.{name}", "unsupported")
+        return given
+
+    def members(self) -> t.Iterator[tuple[str, Field]]:
+        """The members of the mapping by name."""
+        for name, value in self.mapping().items():
+            yield name, Field(self.obj, self, value, name)
+
+    def items(
+        self, most: int | None = None, problem: str = "{count} entries; the API allows {most}"
+    ) -> list[Field]:
+        """The mappings of a list, up to ``most``; none if it is absent. A null item is a defect."""
+        if self.value is None:
+            return []
+        if not isinstance(self.value, list):
+            raise self.error("must be a list of mappings")
+        found = [Field(self.obj, self, item, index) for index, item in enumerate(self.value)]
+        for item in found:
+            if item.value is None:
+                raise item.error("must be a mapping of names")
+            item.mapping()
+        if most is not None:
+            self.limit(len(found), most, problem)
+        return found
+
+    def texts(self, problem: str = "must be a list of names") -> list[str]:
+        """A list of texts; empty if absent."""
+        given = [] if self.value is None else self.value
+        if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+            raise self.error(problem)
+        return given
+
+    def limit(self, count: int, most: int, problem: str) -> None:
+        """Refuse more than ``most`` of what others decide how many there are."""
+        if count > most:
+            raise self.error(problem.format(count=count, most=most))
+
+    def limit_selectors(self, key: str) -> None:
+        """Refuse expressions under ``key`` that are too long together.
+
+        The library takes milliseconds for each KiB that it reads.
+        """
+        found, waiting = 0, list[t.Any]([self.value])
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, list):
+                waiting += value
+            elif isinstance(value, dict):
+                waiting += value.values()
+                if isinstance(value.get(key), str):
+                    found += len(value[key])
+        problem = "{count} characters in all; at most {most}"
+        self.limit(found, _MAX_SELECTORS_LENGTH, f"unsupported: too many selectors, {problem}")
+
+
+def _are_texts(names: t.Iterable[t.Any]) -> bool:
+    return {*map(type, names)} <= {str} or all(isinstance(name, str) for name in names)
+
+
+def too_many(what: str) -> str:
+    """The problem of ``Field.limit`` with a limit of ours."""
+    return f"unsupported: too many {what}, {{count}}; at most {{most}}"
 
 
 def read_objects(
@@ -161,25 +291,33 @@ class Findings:
         if finding not in self.found:
             self.found.append(finding)
 
+    def read(
+        self,
+        obj: ApiObject,
+        read: t.Callable[t.Concatenate[ApiObject, P], T],
+        *more: P.args,
+        **named: P.kwargs,
+    ) -> T | Defect:
+        """Like ``ApiObject.attempt``; the defect is added."""
+        found = obj.attempt(read, *more, **named)
+        if isinstance(found, Defect):
+            self.note(found)
+        return found
+
     def refuse_if_serious(self, obj: ApiObject) -> None:
         """Raise Defect with the first serious finding of an object that is to be used."""
         for finding in self.found:
             if finding.serious and (finding.file, finding.subject) == (obj.file, obj.subject):
                 raise DefectError(finding)
 
-    def unknown_fields(
-        self, obj: ApiObject, value: t.Mapping[str, t.Any], known: t.Collection[str], where: str
-    ) -> None:
+    def unknown_fields(self, field: Field, known: t.Collection[str]) -> None:
         """Report members with unknown names, each with the probable intention."""
-        for name in value:
+        for name in field.mapping():
             if name not in known:
                 meant = likely_name(name, known)
-                self.add(
-                    obj,
-                    f"{where}.{name}" if where else str(name),
-                    "there is no such field",
-                    f"probably {meant} is meant" if meant else "",
-                )
+                intention = f"probably {meant} is meant" if meant else ""
+                problem = "there is no such field"
+                self.add(field.obj, f"{field.where}.{name}", problem, intention)
 
 
 def likely_name(name: str, known: t.Collection[str]) -> str:

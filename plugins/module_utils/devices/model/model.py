@@ -5,7 +5,7 @@
 
 This is the interface between readers and allocators. A reader (k8srm/reader.py, dra/reader.py)
 builds an ``Instance``. An allocator is a function ``(Instance, Limits) -> Allocation``, registered
-in allocator.STRATEGIES, and knows no API, no CEL and no Kubernetes object. Everything is immutable
+in allocation.STRATEGIES, and knows no API, no CEL and no Kubernetes object. Everything is immutable
 and in a canonical order:
 
 - Nodes are in the order of their names.
@@ -19,7 +19,7 @@ Selectors are evaluated before: ``Matcher.devices`` are the devices that an alte
 driver, selectors, taints and state. Equal alternatives share one Matcher *object*, so its position
 (``Alternative.matcher``) is the shape by which an allocator groups claims. State that changes
 during allocation (holders of devices, counters, capacities, constraints) is in usage.Usage and
-constraints.Constraints, which an allocator may use.
+usage.Constraints, which an allocator may use.
 """
 
 from __future__ import annotations
@@ -120,6 +120,11 @@ class Device:
         return f"{self.driver}/{self.pool}/{self.name}"
 
 
+# Reasons why a device does not match a request, in the prototype's words, for both APIs.
+WRONG_DRIVER = "claim and pool driver do not match"
+NOT_MET = "constraints not met"
+
+
 class Matcher(t.Protocol):
     """Devices that an alternative may use, before any allocation."""
 
@@ -215,6 +220,10 @@ class Claim:
         """The alternatives of all requests."""
         return tuple(one for request in self.requests for one in request.alternatives)
 
+    def alternative(self, pick: Pick) -> Alternative:
+        """The alternative for which a device is chosen."""
+        return self.requests[pick.request].alternatives[pick.alternative]
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
@@ -227,15 +236,12 @@ class Claim:
 class Unit:
     """Claims that need one node: those of a pod, of pods that share a claim, or a single claim.
 
-    ``nodes`` restricts the nodes by name (None: any). ``common`` are constraints across the claims:
-    kind, attribute, and members as triples (position in ``claims``, request, alternative).
+    ``nodes`` restricts the nodes by name (None: any).
     """
 
-    name: str
     claims: tuple[int, ...]
     nodes: frozenset[str] | None = None
     priority: int = 0
-    common: tuple[tuple[str, str, frozenset[tuple[int, int, int]]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -279,10 +285,6 @@ class Instance:
         if unit.nodes is None:
             return self.nodes
         return tuple(node for node in self.nodes if node.name in unit.nodes)
-
-    def alternative(self, claim: int, pick: Pick) -> Alternative:
-        """The alternative for which a device is chosen."""
-        return self.claims[claim].requests[pick.request].alternatives[pick.alternative]
 
 
 @dataclass(frozen=True)

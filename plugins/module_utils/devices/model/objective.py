@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from dataclasses import dataclass
 
 from ...cel.values import Scalar, identities
-from .model import ClaimAllocation, Device, Instance, Level, Pick, Unit
+from .model import ClaimAllocation, Device, Instance, Level
 from .usage import Usage
 
 Claims = t.Sequence[t.Optional[ClaimAllocation]]
@@ -38,14 +37,6 @@ LOCALITIES: t.Mapping[str, str] = {
     "numanode": "numa",
     "numanodeid": "numa",
 }
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A level by its name; its integer is divided by ``unit`` to get the value for the reader."""
-
-    name: str
-    unit: int = 1
 
 
 class Objective:
@@ -67,28 +58,14 @@ class Objective:
                 self.partitions.setdefault(key, []).append(number)
                 self.shares[key, number] = self._share(device, key)
 
-    @property
-    def measures(self) -> list[Measure]:
-        """The levels in their order."""
-        one = len(self.priorities) == 1
-        satisfied = [
-            Measure("satisfied" if one else f"satisfied, priority {priority}", -1)
-            for priority in self.priorities
-        ]
-        return [
-            *satisfied,
-            Measure("rank"),
-            Measure("watts", 1000),
-            Measure("fragmentation", -WHOLE),
-            Measure("closeness"),
-            Measure("names"),
-        ]
-
     def levels(self, values: t.Sequence[int], bounds: t.Sequence[int]) -> tuple[Level, ...]:
         """Values and bounds for the reader: more is better for satisfied and fragmentation."""
+        satisfied = [f"satisfied, priority {priority}" for priority in self.priorities]
+        units = dict.fromkeys(satisfied if len(satisfied) > 1 else ["satisfied"], -1)
+        units |= {"rank": 1, "watts": 1000, "fragmentation": -WHOLE, "closeness": 1, "names": 1}
         return tuple(
-            Level(measure.name, value / measure.unit + 0.0, bound / measure.unit + 0.0)
-            for measure, value, bound in zip(self.measures, values, bounds)
+            Level(name, value / unit + 0.0, bound / unit + 0.0)
+            for (name, unit), value, bound in zip(units.items(), values, bounds)
         )
 
     def values(self, claims: Claims) -> list[int]:
@@ -106,10 +83,9 @@ class Objective:
             awake.add(given[0].node)
             names += self.node_rank[given[0].node]
             closeness += self._spread(given)
-            for claim, chosen in self._chosen(unit, claims):
-                names += chosen.device + 1
-                if not self._instance.alternative(claim, chosen).admin:
-                    usage.take(chosen.device, chosen.portions)
+            for claim in unit.claims:
+                usage.change(self._instance.claims[claim], claims[claim], taken=True)
+            names += sum(chosen.device + 1 for one in given for chosen in one.chosen)
             rank += sum(
                 sum({chosen.request: chosen.alternative for chosen in one.chosen}.values())
                 for one in given
@@ -120,12 +96,6 @@ class Objective:
             if device.milliwatts and usage.holders(number) and not before.holders(number)
         )
         return [*satisfied.values(), rank, watts, self.left_whole(usage), closeness, names]
-
-    def _chosen(self, unit: Unit, claims: Claims) -> t.Iterator[tuple[int, Pick]]:
-        for claim in unit.claims:
-            allocation = claims[claim]
-            for chosen in allocation.chosen if allocation else ():
-                yield claim, chosen
 
     def left_whole(self, usage: Usage) -> int:
         """Negated capacity that is still available in large pieces."""

@@ -9,14 +9,17 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.errors import InvalidInput
-from .findings import ApiObject, Defect, DefectError, Findings
-from .model import ClaimAllocation, Instance, Node, Unit
-from .node_selector import selected
+from ...scheduling.feasibility import matches
+from ...scheduling.model import Expression
+from .findings import ApiObject, Defect, DefectError, Field, Findings, Key
+from .model import Claim, ClaimAllocation, Instance, Node, Unit
 
 T = t.TypeVar("T")
 
 _MAX_LABEL_LENGTH = 63
 _REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Task:
 
     instance: Instance
     result: t.Callable[[int, ClaimAllocation], dict[str, t.Any]]
-    pods: tuple[tuple[tuple[str, str], ...], ...]
+    pods: tuple[tuple[Key, ...], ...]
     pools: tuple[tuple[str, str, frozenset[str]], ...] = ()
     findings: tuple[Defect, ...] = ()
     refused: tuple[Refusal, ...] = ()
@@ -81,12 +84,11 @@ class Refusals:
 
     def read(self, obj: ApiObject, reader: t.Callable[[ApiObject], T]) -> T | None:
         """The object as read; None if it is refused. Raises InvalidInput."""
-        read = obj.attempt(reader)
+        read = self.findings.read(obj, reader) if self.report else obj.attempt(reader)
         if not isinstance(read, Defect):
             return read
         if not self.report:
             raise DefectError(read)
-        self.findings.note(read)
         self.found.append(Refusal(obj.kind, obj.namespace, obj.name, str(read)))
         return None
 
@@ -109,7 +111,7 @@ class _PodGroup:
 
 def units_of(
     demands: t.Sequence[PodDemand], names: t.Sequence[str], refusals: Refusals
-) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
+) -> tuple[tuple[Unit, ...], tuple[tuple[Key, ...], ...]]:
     """Units of pods; pods that share a claim are one unit, because a claim is on one node.
 
     ``names`` are the names of all claims by position; claims without a pod are in no unit. Pods
@@ -127,7 +129,7 @@ def units_of(
         group_of.update(dict.fromkeys(joined.claims, joined))
     distinct = {id(group): group for group in group_of.values()}
     units: list[Unit] = []
-    pods: list[tuple[tuple[str, str], ...]] = []
+    pods: list[tuple[Key, ...]] = []
     for group in sorted(distinct.values(), key=lambda group: min(group.claims)):
         unit = _unit_or_refusal(group, names, refusals)
         if unit is not None:
@@ -157,9 +159,102 @@ def _unit(group: _PodGroup, names: t.Sequence[str]) -> Unit:
                 "devices are on one node"
             )
         nodes = pod.nodes if nodes is None else nodes & pod.nodes
-    name = ", ".join(str(pod.obj) for pod in group.pods)
     priority = max((pod.priority for pod in group.pods), default=0)
-    return Unit(name, tuple(group.claims), nodes, priority)
+    return Unit(tuple(group.claims), nodes, priority)
+
+
+class TaskReader:
+    """The part of a reader that is the same for both APIs: nodes, claims by position, and pods.
+
+    ``named`` gives the nodes that an object of the kind ``publishing`` names.
+    """
+
+    def __init__(
+        self,
+        objects: t.Iterable[ApiObject],
+        options: Options,
+        publishing: str,
+        named: t.Callable[[ApiObject], t.Sequence[t.Any]],
+    ) -> None:
+        self.findings = Findings()
+        self.refusals = Refusals(options.report, self.findings)
+        self.claims: list[Claim] = []
+        self._options = options
+        self._by_kind: dict[str, list[ApiObject]] = {}
+        for obj in objects:
+            if self.refusals.read(obj, self.check):
+                self._by_kind.setdefault(obj.kind, []).append(obj)
+        self.nodes = self._read_nodes(publishing, named)
+        self._position_of: dict[Key, int] = {}
+        self._demands: list[PodDemand] = []
+        self._pods: tuple[tuple[Key, ...], ...] = ()
+
+    def check(self, obj: ApiObject) -> ApiObject:
+        """The object, if its API has it. Raises InvalidInput."""
+        return obj
+
+    def of(self, *kinds: str) -> list[ApiObject]:
+        """The objects of these kinds."""
+        return [obj for kind in kinds for obj in self._by_kind.get(kind, ())]
+
+    def _read_nodes(
+        self, publishing: str, named: t.Callable[[ApiObject], t.Sequence[t.Any]]
+    ) -> tuple[Node, ...]:
+        """The Nodes, and the nodes that publishing objects name."""
+        labels = {obj.name: labels_of(obj, self.findings) for obj in self.of("Node")}
+        for obj in self.of(publishing):
+            found = obj.attempt(named)
+            # Reading the object finds its defects.
+            for name in () if isinstance(found, Defect) else found:
+                if isinstance(name, str) and name:
+                    labels.setdefault(name, {})
+        if self._options.node:
+            labels = {self._options.node: labels.get(self._options.node, {})}
+        return tuple(Node(name, labels[name]) for name in sorted(labels))
+
+    def add(self, claim: Claim) -> int:
+        """Add a claim; return its position."""
+        self.claims.append(claim)
+        return len(self.claims) - 1
+
+    def shared(self, obj: ApiObject, read: t.Callable[[ApiObject], int]) -> int:
+        """The position of a claim that pods may share, which is read once."""
+        if obj.key not in self._position_of:
+            self._position_of[obj.key] = read(obj)
+        return self._position_of[obj.key]
+
+    def units(
+        self,
+        read_pod: t.Callable[[ApiObject], PodDemand],
+        alone: t.Callable[[], t.Iterable[Unit]],
+    ) -> tuple[Unit, ...]:
+        """The units of the pods; without any those of claims ``alone``."""
+        if not self.of("Pod") and not self._options.only_for_pods:
+            units = tuple(alone())
+            self._pods = ((),) * len(units)
+            return units
+        read = [self.refusals.read(obj, read_pod) for obj in self.of("Pod")]
+        self._demands = [demand for demand in read if demand is not None]
+        names = [str(claim) for claim in self.claims]
+        units, self._pods = units_of(self._demands, names, self.refusals)
+        return units
+
+    def task(
+        self,
+        instance: Instance,
+        result: t.Callable[[int, ClaimAllocation], dict[str, t.Any]],
+        pools: t.Iterable[tuple[str, str, frozenset[str]]],
+    ) -> Task:
+        """The task of the instance, after all is read."""
+        return Task(
+            instance,
+            result,
+            self._pods,
+            tuple(pools),
+            tuple(self.findings.found),
+            tuple(self.refusals.found),
+            tuple(self._demands),
+        )
 
 
 def labels_of(node: ApiObject, findings: Findings) -> dict[str, str]:
@@ -187,4 +282,42 @@ def nodes_for(pod: ApiObject, nodes: t.Sequence[Node]) -> frozenset[str] | None:
     if not wanted and not required:
         return None
     found = frozenset(node.name for node in nodes if wanted.items() <= node.labels.items())
-    return found & selected(pod, required, _REQUIRED, nodes) if required else found
+    return found & selected(Field(pod, _REQUIRED, required), nodes) if required else found
+
+
+def selected(selector: Field, nodes: t.Sequence[Node]) -> frozenset[str]:
+    """The names of the nodes that meet one of the terms of a node selector (core/v1 NodeSelector).
+
+    Raises InvalidInput.
+    """
+    given = selector.value
+    terms = given.get("nodeSelectorTerms") if isinstance(given, dict) else None
+    if not isinstance(terms, list) or not all(isinstance(term, dict) for term in terms):
+        raise selector.error("a node selector is a mapping with a list of nodeSelectorTerms")
+    found: set[str] = set()
+    for term in selector["nodeSelectorTerms"].items():
+        labels = _expressions(term["matchExpressions"])
+        fields = _expressions(term["matchFields"])
+        # A term without any requirement selects nothing.
+        if labels or fields:
+            found.update(node.name for node in nodes if _meets(node, labels, fields))
+    return frozenset(found)
+
+
+def _meets(node: Node, labels: t.Sequence[Expression], fields: t.Sequence[Expression]) -> bool:
+    names = {"metadata.name": node.name}
+    return all(matches(expression, node.labels) for expression in labels) and all(
+        matches(expression, names) for expression in fields
+    )
+
+
+def _expressions(listed: Field) -> list[Expression]:
+    found: list[Expression] = []
+    for item in listed.items():
+        if not item.value.get("key"):
+            raise item["key"].error("the key is missing; name a label")
+        if item.value.get("operator") not in _OPERATORS:
+            raise item["operator"].error(f"write one of {', '.join(_OPERATORS)}")
+        values = tuple(map(str, item.value.get("values") or ()))
+        found.append(Expression(item.value["key"], item.value["operator"], values))
+    return found

@@ -1,13 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""State of an allocation: holders of devices, and free counters and capacities."""
+"""State of an allocation: holders of devices, free counters and capacities, and constraints."""
 
 from __future__ import annotations
 
 import typing as t
 
-from .model import Access, Alternative, Amounts, Device, Instance
+from ...cel.values import identities
+from .model import Access, Alternative, Amounts, Claim, ClaimAllocation, Device, Instance, Unit
 
 # Modes in use that exclude a mode of a resource. One writer is possible beside readers that share,
 # as in the prototype.
@@ -21,6 +22,9 @@ BLOCKED_BY: t.Mapping[str, frozenset[str]] = {
 }
 ACCESS_MODES = tuple(BLOCKED_BY)
 NO_PORTIONS: Amounts = {}
+
+Values = frozenset[tuple[str, t.Any]]
+Member = tuple[int, int, int]
 
 
 class Usage:
@@ -127,6 +131,12 @@ class Usage:
         """Undo ``take`` with the same arguments."""
         self._change(device, portions, -1)
 
+    def change(self, claim: Claim, allocation: ClaimAllocation | None, *, taken: bool) -> None:
+        """Take the devices of a claim, or give them back; admin access takes none."""
+        for chosen in allocation.chosen if allocation else ():
+            if not claim.alternative(chosen).admin:
+                self._change(chosen.device, chosen.portions, 1 if taken else -1)
+
     def _change(self, device: int, portions: Amounts, sign: int) -> None:
         before = self._holders[device]
         self._holders[device] = before + sign
@@ -176,3 +186,73 @@ def wanted_portions(device: Device, alternative: Alternative) -> Amounts | None:
             return None
         portions[name] = portion
     return portions
+
+
+class _Match:
+    """All devices have one value in common; each device narrows the candidates."""
+
+    def __init__(self) -> None:
+        self._common: list[Values] = []
+
+    def add(self, values: Values) -> bool:
+        narrowed = values & self._common[-1] if self._common else values
+        if narrowed:
+            self._common.append(narrowed)
+        return bool(narrowed)
+
+    def remove(self, values: Values) -> None:
+        self._common.pop()
+
+
+class _Distinct:
+    """No two devices have a common value."""
+
+    def __init__(self) -> None:
+        self._present: set[tuple[str, t.Any]] = set()
+
+    def add(self, values: Values) -> bool:
+        if not values or not self._present.isdisjoint(values):
+            return False
+        self._present |= values
+        return True
+
+    def remove(self, values: Values) -> None:
+        self._present -= values
+
+
+class Constraints:
+    """Match and distinct constraints of the claims of a unit, while devices are chosen one by one.
+
+    Devices are removed in the reverse order of adding, as a search does.
+    """
+
+    def __init__(self, instance: Instance, unit: Unit) -> None:
+        self._devices = instance.devices
+        self._concerned: dict[Member, list[tuple[str, _Match | _Distinct]]] = {}
+        for position, claim in enumerate(unit.claims):
+            for constraint in instance.claims[claim].constraints:
+                state = _Match() if constraint.kind == "match" else _Distinct()
+                for request, alternative in constraint.members:
+                    member = position, request, alternative
+                    self._concerned.setdefault(member, []).append((constraint.attribute, state))
+
+    def add(self, member: Member, device: int) -> bool:
+        """Add a device; False, with nothing changed, if a constraint forbids it."""
+        added: list[tuple[_Match | _Distinct, Values]] = []
+        for attribute, state in self._concerned.get(member, ()):
+            values = self._values(device, attribute)
+            if not state.add(values):
+                for earlier, its_values in reversed(added):
+                    earlier.remove(its_values)
+                return False
+            added.append((state, values))
+        return True
+
+    def remove(self, member: Member, device: int) -> None:
+        """Undo the last ``add`` of this device."""
+        for attribute, state in reversed(self._concerned.get(member, ())):
+            state.remove(self._values(device, attribute))
+
+    def _values(self, device: int, attribute: str) -> Values:
+        value = self._devices[device].attributes.get(attribute)
+        return frozenset() if value is None else identities(value)

@@ -3,5 +3,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Solvers for claims: first fit, the optimum, conflicts and explanations.
 
-It knows neither API.
+A strategy is a function from an Instance and Limits to an Allocation, and knows neither API. Its
+building blocks: ``usage`` keeps the state of devices and checks match and distinct constraints,
+``search`` finds upstream's first answer on a node, ``node_solver`` decides whether one node
+satisfies claims together, by counting and by ``node_model`` in CP-SAT, ``matching`` matches claims
+for one device each over all nodes, ``conflict`` and ``matching`` find a minimal set of requests
+that cannot be satisfied.
 """

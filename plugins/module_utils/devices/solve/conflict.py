@@ -15,14 +15,20 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
-from ..model.model import Claim, ConflictPart, Constraint, Instance, Request, Unit
-from ..model.usage import Usage
-from .capacity import Capacity
+from ..model.model import Claim, ConflictPart, Instance, Request, Unit
+from ..model.objective import Objective
+from .columns.components import ComponentKind, UnitGroup, groups_of, kinds_of
 from .node_solver import solve_node
-from .search import Candidates, shape_of
+from .search import State, shape_of
 
 # Number of devices kept of a request, by position of the claim in the unit, and of the request.
 Kept = dict[tuple[int, int], int]
+
+# Limits of the vectors tried in one component, and of their sums over components.
+_MAX_OF_A_CELL = 500
+_MAX_SUMS = 2_000_000
+# Units of each group.
+Numbers = tuple[int, ...]
 
 
 def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[ConflictPart, ...]:
@@ -41,7 +47,7 @@ def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflict
     of several nodes.
     """
     claims = tuple(claim for unit in instance.units for claim in unit.claims)
-    return _FilterBetween(instance, Unit("", claims), limits).run()
+    return _FilterBetween(instance, Unit(claims), limits).run()
 
 
 @dataclass
@@ -49,15 +55,13 @@ class _Filter:
     instance: Instance
     unit: Unit
     limits: Limits
-    candidates: Candidates = field(init=False)
-    usage: Usage = field(init=False)
+    state: State = field(init=False)
     nodes: list[str] = field(init=False)
     # Known answers of each node.
     capacities: dict[str, list[Capacity]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.candidates = Candidates(self.instance)
-        self.usage = Usage(self.instance)
+        self.state = State.of(self.instance)
         self.nodes = [node.name for node in self.instance.nodes_of(self.unit)]
 
     def run(self) -> tuple[ConflictPart, ...]:
@@ -90,9 +94,7 @@ class _Filter:
         """Positions of equivalent claims."""
         groups: dict[t.Hashable, list[int]] = {}
         for position in range(len(self.unit.claims)):
-            # Constraints across claims distinguish equal claims.
-            key = position if self.unit.common else self._shape(position)
-            groups.setdefault(key, []).append(position)
+            groups.setdefault(self._shape(position), []).append(position)
         return list(groups.values())
 
     def _fewest(self, kept: Kept, removable: list[list[tuple[int, int]]]) -> Kept:
@@ -115,9 +117,8 @@ class _Filter:
     def _kind(self, kept: Kept, key: tuple[int, int]) -> t.Hashable:
         """A key that is equal for interchangeable requests."""
         position, number = key
-        shape = position if self.unit.common else self._shape(position)
         beside = tuple(item for item in kept.items() if item[0][0] == position)
-        return shape, number, tuple((other[1], count) for other, count in beside)
+        return self._shape(position), number, tuple((other[1], count) for other, count in beside)
 
     def _shape(self, position: int) -> t.Hashable:
         return self.instance.claims[self.unit.claims[position]].shape()
@@ -148,14 +149,11 @@ class _Filter:
 
     def _has_no_room(self, instance: Instance, unit: Unit, node: str) -> bool:
         """Whether it is proven that a node does not satisfy a unit."""
-        apart = [Unit("", (claim,)) for claim in unit.claims]
-        if len(apart) < 2 or unit.common:
-            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
-            return answer == "infeasible"
-        room = self._room(node, instance, apart)
+        apart = [Unit((claim,)) for claim in unit.claims]
+        room = self._room(node, instance, apart) if len(apart) > 1 else None
         if room is None:
-            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
-            return answer == "infeasible"
+            state = self.state._replace(instance=instance)
+            return solve_node(state, unit, node, self.limits) == "infeasible"
         return not room
 
     def _room(self, key: str, instance: Instance, units: t.Sequence[Unit]) -> bool | None:
@@ -179,25 +177,9 @@ class _Filter:
                 positions.append(position)
                 counts = {number: kept[position, number] for number in numbers}
                 claims[claim] = _reduced_claim(self.instance.claims[claim], counts)
-        unit = dataclasses.replace(
-            self.unit,
-            claims=tuple(self.unit.claims[position] for position in positions),
-            common=self._reduced_common(kept, positions),
-        )
+        left = tuple(self.unit.claims[position] for position in positions)
+        unit = dataclasses.replace(self.unit, claims=left)
         return dataclasses.replace(self.instance, claims=tuple(claims)), unit
-
-    def _reduced_common(
-        self, kept: Kept, positions: list[int]
-    ) -> tuple[tuple[str, str, frozenset[tuple[int, int, int]]], ...]:
-        renumbered = []
-        for kind, attribute, members in self.unit.common:
-            left = frozenset(
-                (positions.index(position), _rank(kept, position, request), alternative)
-                for position, request, alternative in members
-                if (position, request) in kept
-            )
-            renumbered.append((kind, attribute, left))
-        return tuple(renumbered)
 
     def _described(self, kept: Kept) -> tuple[ConflictPart, ...]:
         """Grouped: one entry for equivalent claims with the same number of devices."""
@@ -221,8 +203,6 @@ class _FilterBetween(_Filter):
 
     def run(self) -> tuple[ConflictPart, ...]:
         self._unit_of = {claim: unit for unit in self.instance.units for claim in unit.claims}
-        if any(unit.common for unit in self.instance.units):
-            return ()
         self.nodes = [""]
         try:
             return super().run()
@@ -240,25 +220,19 @@ class _FilterBetween(_Filter):
         for one in self.instance.units:
             claims = tuple(claim for claim in one.claims if claim in kept)
             if claims:
-                units.append(Unit("", claims, one.nodes))
+                units.append(Unit(claims, one.nodes))
         room = self._room(node, instance, units)
         if room is None:
             raise _Unproven
         return not room
 
 
-def _rank(kept: Kept, position: int, request: int) -> int:
-    """The position of a request among the kept ones of its claim."""
-    return sum(1 for one, number in kept if one == position and number < request)
-
-
 def _reduced_claim(claim: Claim, counts: t.Mapping[int, int]) -> Claim:
     order = {number: rank for rank, number in enumerate(sorted(counts))}
     constraints = (
-        Constraint(
-            constraint.kind,
-            constraint.attribute,
-            frozenset(
+        dataclasses.replace(
+            constraint,
+            members=frozenset(
                 (order[request], alternative)
                 for request, alternative in constraint.members
                 if request in order
@@ -283,3 +257,119 @@ def _reduced_request(request: Request, count: int) -> Request:
             dataclasses.replace(one, count=min(one.count, count)) for one in request.alternatives
         ),
     )
+
+
+class TooMany(Exception):
+    """There are too many vectors of unit counts to enumerate."""
+
+
+class Capacity:
+    """Vectors of an instance's units that its nodes can hold; exact, for few shapes.
+
+    All vectors of unit counts that fit into one component are enumerated for each kind of
+    components. Sums of these over all components are the vectors that fit into all. So a proof that
+    one unit is too many takes no search over devices, and any smaller count is looked up.
+    """
+
+    def __init__(self, instance: Instance, limits: Limits) -> None:
+        self._instance = instance
+        units = tuple(dataclasses.replace(unit, priority=0) for unit in instance.units)
+        self._groups = groups_of(dataclasses.replace(instance, units=units))
+        shapes = [shape_of(instance, group.units[0]) for group in self._groups]
+        self._position = {shape: number for number, shape in enumerate(shapes)}
+        self._asked = tuple(len(group.units) for group in self._groups)
+        try:
+            self._sums = self._of_everything(limits)
+        except TooMany:
+            self._sums = None
+
+    def holds(self, instance: Instance, units: t.Iterable[Unit]) -> bool | None:
+        """Whether these units have devices together; None if unknown.
+
+        Their claims are those of ``instance``, which has the same devices.
+        """
+        numbers = [0] * len(self._groups)
+        for unit in units:
+            group = self._position.get(shape_of(instance, unit))
+            if group is None:
+                return None
+            numbers[group] += 1
+        if self._sums is None or not _within(numbers, self._asked):
+            return None
+        return any(_within(numbers, sums) for sums in self._sums)
+
+    def _of_everything(self, limits: Limits) -> set[Numbers] | None:
+        # The power draw of an unused node does not matter here.
+        nodes = (dataclasses.replace(node, wake_milliwatts=0) for node in self._instance.nodes)
+        awake = dataclasses.replace(self._instance, nodes=tuple(nodes))
+        kinds = kinds_of(awake, Objective(awake), self._groups)
+        if kinds is None:
+            return None
+        found: set[Numbers] = {(0,) * len(self._groups)}
+        sums = 0
+        for kind in kinds:
+            largest = _Cell(self._instance, self._groups, kind, limits).largest()
+            for _component in kind.components:
+                sums += len(found) * len(largest)
+                if sums > _MAX_SUMS:
+                    raise TooMany
+                found = {
+                    tuple(map(min, self._asked, map(int.__add__, one, more)))
+                    for one in found
+                    for more in largest
+                }
+                if self._asked in found:
+                    return {self._asked}
+        return found
+
+
+class _Cell:
+    """Vectors that one component can hold."""
+
+    def __init__(
+        self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind, limits: Limits
+    ) -> None:
+        self._claims, self._groups, self._kind, self._limits = instance.claims, groups, kind, limits
+        self._state = State.of(kind.instance)
+
+    def largest(self) -> list[Numbers]:
+        """The maximal vectors of unit counts that fit. Raises TooMany."""
+        fits: dict[Numbers, bool] = {(0,) * len(self._groups): True}
+        waiting = list(fits)
+        largest: list[Numbers] = []
+        for numbers in waiting:
+            is_largest = True
+            for group in self._kind.groups:
+                more = _one_more(numbers, group)
+                if more not in fits:
+                    if len(fits) > _MAX_OF_A_CELL:
+                        raise TooMany
+                    fits[more] = more[group] <= len(self._groups[group].units) and self._fits(more)
+                    if fits[more]:
+                        waiting.append(more)
+                is_largest = is_largest and not fits[more]
+            if is_largest:
+                largest.append(numbers)
+        return largest
+
+    def _fits(self, numbers: Numbers) -> bool:
+        claims: list[Claim] = []
+        for group, count in enumerate(numbers):
+            for claim in self._groups[group].units[0].claims:
+                claims += [self._claims[claim]] * count
+        unit = Unit(tuple(range(len(claims))))
+        [node] = self._kind.instance.nodes
+        task = dataclasses.replace(self._kind.instance, claims=tuple(claims), units=(unit,))
+        state = self._state._replace(instance=task)
+        answer = solve_node(state, unit, node.name, self._limits)
+        if answer == "unknown":
+            raise TooMany
+        return answer != "infeasible"
+
+
+def _one_more(numbers: Numbers, group: int) -> Numbers:
+    return (*numbers[:group], numbers[group] + 1, *numbers[group + 1 :])
+
+
+def _within(numbers: t.Sequence[int], most: t.Sequence[int]) -> bool:
+    return all(number <= there for number, there in zip(numbers, most))

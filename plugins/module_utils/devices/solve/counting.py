@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.model import Alternative, Claim, Instance
+from ..model.model import Alternative, Claim, Instance, Request, Unit
 from ..model.objective import WHOLE, Objective
 from ..model.usage import Usage
 from .node_model import most_within
-from .node_solver import most_together
+from .search import State
 
 # Counter set and name; SHARE stands for the share of sets of counters and for whole devices,
 # DEVICES for the number of devices that are not shared.
 Resource = tuple[str, str]
-SHARE: Resource = ("", "")
-DEVICES: Resource = ("", "devices")
+SHARE: Resource = ("", "/share")
+DEVICES: Resource = ("", "/devices")
 Amounts = dict[Resource, int]
 
 
@@ -81,12 +81,8 @@ class Needs:
         given = self._instance.devices[device]
         if given.shareable:
             return {}
-        drawn: Amounts = {SHARE: 0 if given.consumes else WHOLE, DEVICES: 1}
-        for position, amount in given.consumes:
-            counter = self._instance.counters[position]
-            drawn[counter.counter_set, counter.name] = amount
-        drawn[SHARE] += self._share(device)
-        return drawn
+        share = self._share(device) + (0 if given.consumes else WHOLE)
+        return {SHARE: share, DEVICES: 1, **_counters_of(self._instance, device)}
 
     def _there(self) -> Amounts:
         usage = Usage(self._instance)
@@ -94,9 +90,7 @@ class Needs:
             SHARE: WHOLE * len(self._objective.partitions),
             DEVICES: most_together(self._instance, usage, self._obtainable(usage)),
         }
-        for position, counter in enumerate(self._instance.counters):
-            name = counter.counter_set, counter.name
-            there[name] = there.get(name, 0) + max(0, usage.counters[position])
+        there.update(_supply(self._instance, usage, range(len(self._instance.counters))))
         for device, given in enumerate(self._instance.devices):
             if not given.consumes and not usage.holders(device):
                 there[SHARE] += WHOLE
@@ -136,3 +130,100 @@ def _least(all_amounts: t.Iterable[Amounts]) -> Amounts:
                 if resource in amounts
             }
     return least or {}
+
+
+def counted_out(state: State, unit: Unit, node: str) -> bool:
+    """Whether counting alone shows that a unit cannot be satisfied on a node.
+
+    Hall's condition is checked for each set of devices of some request: the requests that are
+    limited to the set need more devices than it can supply, and the counters of each pool limit the
+    supply. Shareable devices and admin access end the counting.
+    """
+    wanted: dict[frozenset[int], int] = {}
+    usable_by_shape: dict[t.Hashable, frozenset[int] | None] = {}
+    for claim in unit.claims:
+        for request in state.instance.claims[claim].requests:
+            shape = request.shape()
+            if shape not in usable_by_shape:
+                usable_by_shape[shape] = _usable(state, request, node)
+            usable = usable_by_shape[shape]
+            if usable is None:
+                return False
+            least = min(1 if one.every_device else one.count for one in request.alternatives)
+            wanted[usable] = wanted.get(usable, 0) + least
+    everything: frozenset[int] = frozenset().union(*wanted)
+    return any(
+        sum(count for other, count in wanted.items() if other <= devices)
+        > most_together(state.instance, state.usage, devices)
+        for devices in {*wanted, everything}
+    ) or _overdraws(state.instance, state.usage, wanted)
+
+
+def _usable(state: State, request: Request, node: str) -> frozenset[int] | None:
+    """The devices that a request may get now; None if they cannot be counted."""
+    usable: set[int] = set()
+    for alternative in request.alternatives:
+        found = state.candidates.of(alternative.matcher, node)
+        if alternative.admin or any(state.instance.devices[one].shareable for one in found):
+            return None
+        usable |= {one for one in found if state.usage.portions(one, alternative) is not None}
+    return frozenset(usable)
+
+
+def _overdraws(instance: Instance, usage: Usage, wanted: t.Mapping[frozenset[int], int]) -> bool:
+    """Whether even the smallest devices need more of a counter than their pools have."""
+    counters = {
+        position
+        for devices in wanted
+        for device in devices
+        for position, _amount in instance.devices[device].consumes
+    }
+    needed: Amounts = {}
+    for devices, count in wanted.items():
+        least = _least(_counters_of(instance, device) for device in devices)
+        for name, amount in least.items():
+            needed[name] = needed.get(name, 0) + count * amount
+    there = _supply(instance, usage, counters)
+    return any(amount > there[name] for name, amount in needed.items())
+
+
+def _counters_of(instance: Instance, device: int) -> Amounts:
+    """The consumption of counters by a device."""
+    drawn: Amounts = {}
+    for position, amount in instance.devices[device].consumes:
+        counter = instance.counters[position]
+        drawn[counter.counter_set, counter.name] = amount
+    return drawn
+
+
+def _supply(instance: Instance, usage: Usage, positions: t.Iterable[int]) -> Amounts:
+    """What is left of these counters, by counter set and name."""
+    there: Amounts = {}
+    for position in positions:
+        counter = instance.counters[position]
+        name = counter.counter_set, counter.name
+        there[name] = there.get(name, 0) + max(0, usage.counters[position])
+    return there
+
+
+def most_together(instance: Instance, usage: Usage, devices: t.AbstractSet[int]) -> int:
+    """Upper bound on the number of these devices in use at once, by pool and counter."""
+    total = 0
+    by_pool: dict[tuple[str, str], list[int]] = {}
+    for device in devices:
+        given = instance.devices[device]
+        by_pool.setdefault((given.driver, given.pool), []).append(device)
+    for members in by_pool.values():
+        drawn: dict[int, list[int]] = {}
+        for device in members:
+            for counter, amount in instance.devices[device].consumes:
+                if amount and not usage.holders(device):
+                    drawn.setdefault(counter, []).append(amount)
+        total += min(
+            [len(members)]
+            + [
+                len(members) - len(amounts) + most_within(usage.counters[counter], amounts)
+                for counter, amounts in drawn.items()
+            ]
+        )
+    return total

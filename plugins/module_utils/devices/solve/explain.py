@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from ...base.json_types import Object
 from ...cel.values import identities
 from ...solving.limits import Limits
-from ..model.model import Allocation, Amounts, ClaimAllocation, Unit
+from ..model.model import Allocation, ClaimAllocation, Unit
 from ..model.task import Task
-from ..model.usage import Usage
 from .node_solver import solve_node
-from .search import Candidates
+from .search import State
 
 NO_DEVICES = "no available devices"
 MATCH_FAILED = "claim MatchAttributes constraint failed"
@@ -47,66 +46,57 @@ class Explainer:
     def __init__(self, task: Task, allocation: Allocation, limits: Limits) -> None:
         self._task = task
         self._allocation = allocation
-        self._usage = Usage(task.instance)
-        self._instance = task.instance
-        self._candidates = Candidates(task.instance)
+        self._state = State.of(task.instance)
+        self._instance, self._usage = task.instance, self._state.usage
         self._limits = limits
         self._by_pool: dict[Pool, list[int]] = {}
         for index, device in enumerate(task.instance.devices):
             self._by_pool.setdefault((device.driver, device.pool), []).append(index)
         for claim, given in enumerate(allocation.claims):
-            self._change(claim, given, self._usage.take)
+            self._change(claim, given, taken=True)
 
     def nodes(self, unit: Unit) -> t.Iterator[Object]:
         """The results of all claims of a unit on each node, with the node's score."""
         own = [(claim, self._allocation.claims[claim]) for claim in unit.claims]
         for node in self._instance.nodes_of(unit):
             for claim, given in own:
-                self._change(claim, given, self._usage.give_back)
+                self._change(claim, given, taken=False)
             try:
                 result = self._node(unit, node.name, dict(own))
             finally:
                 for claim, given in own:
-                    self._change(claim, given, self._usage.take)
+                    self._change(claim, given, taken=True)
             yield result
 
-    def _change(
-        self,
-        claim: int,
-        allocation: ClaimAllocation | None,
-        change: t.Callable[[int, Amounts], None],
-    ) -> None:
-        """Take or give back the devices of a claim."""
-        for chosen in allocation.chosen if allocation else ():
-            if not self._instance.alternative(claim, chosen).admin:
-                change(chosen.device, chosen.portions)
+    def _change(self, claim: int, allocation: ClaimAllocation | None, *, taken: bool) -> None:
+        self._usage.change(self._instance.claims[claim], allocation, taken=taken)
 
     def _node(self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation | None]) -> Object:
         results: list[Object] = []
         scores: list[int] = []
         taken: list[tuple[int, ClaimAllocation | None]] = []
         for claim in unit.claims:
-            offers, ignored = self._offers(claim, node, self._usage)
+            offers, ignored = self._offers(claim, node)
             allocation = given[claim]
             if allocation is None or allocation.node != node:
-                allocation = self._try(self._usage, unit, claim, node)
-            self._change(claim, allocation, self._usage.take)
+                allocation = self._try(unit, claim, node)
+            self._change(claim, allocation, taken=True)
             taken.append((claim, allocation))
             sets = self._pool_sets(claim, offers, allocation)
             best = next((index for index, one in enumerate(sets) if one["score"]), -1)
             scores.append(sets[best]["score"] if best >= 0 else 0)
             results.append(_claim_result(self._instance.claims[claim].name, best, sets, ignored))
         for claim, allocation in taken:
-            self._change(claim, allocation, self._usage.give_back)
+            self._change(claim, allocation, taken=False)
         score = sum(scores) // len(scores) if scores and all(scores) else 0
         return {"NodeName": node, "DeviceClaimResults": results, "score": score}
 
-    def _try(self, usage: Usage, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
-        alone = Unit(unit.name, (claim,), unit.nodes)
-        found = solve_node(self._instance, usage, self._candidates, alone, node, self._limits)
+    def _try(self, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
+        alone = Unit((claim,), unit.nodes)
+        found = solve_node(self._state, alone, node, self._limits)
         return None if isinstance(found, str) else found[0]
 
-    def _offers(self, claim: int, node: str, usage: Usage) -> tuple[list[_Offer], list[Object]]:
+    def _offers(self, claim: int, node: str) -> tuple[list[_Offer], list[Object]]:
         """The possible devices of the node's pools, and the pools that can give nothing."""
         offers: list[_Offer] = []
         ignored: list[Object] = []
@@ -114,32 +104,33 @@ class Explainer:
             if node not in nodes:
                 continue
             devices = self._by_pool.get((driver, name), [])
-            offer = self._offer(claim, (driver, name), devices, usage)
+            offer = self._offer(claim, (driver, name), devices)
             if offer.reason:
                 ignored.append(_pool_result(name, 0, offer.reason))
             else:
                 offers.append(offer)
         return offers, ignored
 
-    def _offer(self, claim: int, pool: Pool, devices: list[int], usage: Usage) -> _Offer:
-        if all(usage.in_use(device) for device in devices):
+    def _offer(self, claim: int, pool: Pool, devices: list[int]) -> _Offer:
+        if all(map(self._usage.in_use, devices)):
             return _Offer(pool, [], NO_DEVICES)
-        alternatives = self._instance.claims[claim].alternatives
+        choices = [
+            (self._instance.matchers[alternative.matcher], alternative)
+            for alternative in self._instance.claims[claim].alternatives
+        ]
         matching = [
             device
             for device in devices
             if any(
-                not self._instance.matchers[alternative.matcher].why_not(device)
-                and usage.portions(device, alternative) is not None
-                for alternative in alternatives
+                not matcher.why_not(device)
+                and self._usage.portions(device, alternative) is not None
+                for matcher, alternative in choices
             )
         ]
         if matching:
             return _Offer(pool, matching)
         reasons = dict.fromkeys(
-            self._instance.matchers[alternative.matcher].why_not(device)
-            for alternative in alternatives
-            for device in devices
+            matcher.why_not(device) for matcher, _alternative in choices for device in devices
         )
         reason = next((text for text in reversed(reasons) if text), NO_DEVICES)
         return _Offer(pool, [], reason)
@@ -151,7 +142,9 @@ class Explainer:
 
         An answer without such a set is added as a set, which counts.
         """
-        required = self._required(claim)
+        requests = self._instance.claims[claim].requests
+        # The devices that the first choice of each request needs.
+        required = sum(request.alternatives[0].count for request in requests)
         answer = self._used(allocation)
         sets: list[Object] = []
         for size in range(1, len(offers) + 1):
@@ -163,12 +156,6 @@ class Explainer:
             pools = [_pool_result(name, count) for (_driver, name), count in answer.items()]
             sets.append({"poolResults": pools, "score": 100})
         return sets
-
-    def _required(self, claim: int) -> int:
-        """The devices that the first choice of each request needs."""
-        return sum(
-            request.alternatives[0].count for request in self._instance.claims[claim].requests
-        )
 
     def _used(self, allocation: ClaimAllocation | None) -> dict[Pool, int]:
         used: dict[Pool, int] = {}

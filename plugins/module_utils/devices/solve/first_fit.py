@@ -13,9 +13,8 @@ import typing as t
 
 from ...solving.limits import Limits
 from ..model.model import Allocation, ClaimAllocation, Instance, Outcome, Unit
-from ..model.usage import Usage
 from .node_solver import STEPS_OF_SEARCH, solve_node
-from .search import Candidates, OutOfTime, Search, SelectorFailed, first_failing, shape_of
+from .search import OutOfTime, Search, SelectorFailed, State, first_failing, shape_of
 
 
 def solve(instance: Instance, limits: Limits) -> Allocation:
@@ -31,8 +30,8 @@ class _FirstFit:
     def __init__(self, instance: Instance, limits: Limits) -> None:
         self._instance = instance
         self._limits = limits
-        self._usage, self._candidates = Usage(instance), Candidates(instance)
-        self._search = Search(instance, self._usage, self._candidates, limits, strict=True)
+        self._state = State.of(instance)
+        self._search = Search(self._state, limits, strict=True)
         self._errors: dict[int, str] = {}
         # Free devices only decrease, so if one unit failed, an equal one fails too.
         self._failed: dict[t.Hashable, set[str]] = {}
@@ -75,10 +74,10 @@ class _FirstFit:
         except OutOfTime:
             if self._limits.expired():
                 raise
-        answer = solve_node(self._instance, self._usage, self._candidates, unit, node, self._limits)
+        answer = solve_node(self._state, unit, node, self._limits)
         if answer != "infeasible":
             return self._search.run(unit, node)
-        failing = first_failing(self._instance, self._usage, self._candidates, unit, node)
+        failing = first_failing(self._state, unit, node)
         if failing is not None:
             raise failing
         return None

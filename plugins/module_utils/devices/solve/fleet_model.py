@@ -1,44 +1,47 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""CP-SAT model of units over several nodes, with the levels of the objective."""
+"""CP-SAT model of units over several nodes, and its lexicographic optimisation by levels."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import typing as t
+from dataclasses import dataclass, field
 
-from ..model.model import ClaimAllocation, Instance, Unit
+from ...base.libraries import cp_model
+from ...solving.limits import Limits
+from ..model.model import ClaimAllocation, Unit
 from ..model.objective import WHOLE, CounterSet, Objective, localities
-from ..model.usage import Usage
-from .node_model import NodeModel, Place
-from .search import Candidates, shape_of
-from .solver_amounts import Term, add_at_most
+from .node_model import NodeModel, Place, Term, add_at_most, new_solver
+from .search import State, equal_units
 
 Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
 
+# Share of the remaining work that one level may use; unused work is left to later levels.
+_SHARE_OF_A_LEVEL = 0.5
+
 
 class FleetModel:
-    """The model of units, each on one of its nodes or on none, with the allocations in ``usage``.
+    """The model of units, each on one of its nodes or on none, with the allocations in the state.
 
-    ``terms`` are the levels as expressions to minimise, without constant parts. ``awake`` names
-    nodes that are in use already.
+    ``terms`` are the levels as expressions to minimise, without constant parts. A unit that
+    ``is_many`` aggregates claims for one device each, so its devices need not be close.
     """
 
     def __init__(
         self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
+        state: State,
         objective: Objective,
         places: Places,
-        awake: t.AbstractSet[str] = frozenset(),
+        is_many: t.Callable[[Unit], bool] = lambda _unit: False,
     ) -> None:
         pairs = [(unit, node) for unit, nodes in places for node in nodes]
-        self.nodes = NodeModel(instance, usage, candidates, pairs, optional=True)
+        self.nodes = NodeModel(state, pairs, optional=True)
         self.model = self.nodes.model
-        self._instance, self._usage, self._objective = instance, usage, objective
-        self._awake = awake
+        self._instance, self._usage, self._objective = state.instance, state.usage, objective
+        self._is_many = is_many
         self._places_of: dict[int, list[Place]] = {}
         for place in self.nodes.places:
             self._places_of.setdefault(id(place.unit), []).append(place)
@@ -56,10 +59,7 @@ class FleetModel:
 
     def _order_equal_units(self, units: t.Iterable[Unit]) -> None:
         """Symmetry breaking: equivalent units are on nodes in their order."""
-        equal: dict[t.Hashable, list[Unit]] = {}
-        for unit in units:
-            equal.setdefault((unit.priority, shape_of(self._instance, unit)), []).append(unit)
-        for group in equal.values():
+        for group in equal_units(self._instance, units):
             ranks = [self._node_of(unit) for unit in group]
             for rank, following in itertools.pairwise(ranks):
                 self.model.add(rank <= following)
@@ -83,10 +83,8 @@ class FleetModel:
         ]
 
     def _rank(self) -> t.Any:
-        return sum(number * taken for (_claim, _request, number), taken in self._alternatives())
-
-    def _alternatives(self) -> t.Iterator[tuple[tuple[int, int, int], t.Any]]:
-        return ((member, taken) for member, taken in self.nodes.taken.items() if member[2])
+        taken = self.nodes.taken.items()
+        return sum(number * one for (_claim, _request, number), one in taken if number)
 
     def _watts(self) -> t.Any:
         total = sum(
@@ -95,7 +93,7 @@ class FleetModel:
         )
         here: dict[str, list[t.Any]] = {}
         for place in self.nodes.places:
-            if self._objective.wake[place.node] and place.node not in self._awake:
+            if self._objective.wake[place.node]:
                 here.setdefault(place.node, []).append(place.here)
         for node, variables in here.items():
             awake = self.model.new_bool_var("")
@@ -162,6 +160,8 @@ class FleetModel:
 
     def _can_spread(self, place: Place) -> bool:
         """Whether the unit may get more than one device."""
+        if self._is_many(place.unit):
+            return False
         claims = [self._instance.claims[claim] for claim in place.unit.claims]
         requests = [request for claim in claims for request in claim.requests]
         return len(requests) > 1 or any(
@@ -218,3 +218,86 @@ class FleetModel:
                 else:
                     found.setdefault(claim, None)
         return found
+
+
+@dataclass
+class Work:
+    """Budget of CP-SAT's deterministic time, about seconds, and whether it was enough."""
+
+    left: float
+    limits: Limits
+    enough: bool = True
+
+    def solve(self, model: t.Any, most: float) -> tuple[t.Any, t.Any]:
+        """A solver after its work of at most ``most``, and the status."""
+        solver = new_solver(
+            self.limits.seed, max(most, 1e-3), self.limits.patience(), presolve=True
+        )
+        status = solver.solve(model)
+        self.left = max(0.0, self.left - solver.response_proto.deterministic_time)
+        return solver, status
+
+
+@dataclass
+class Descent:
+    """Solves the levels of a model from a known answer, each with the earlier levels fixed.
+
+    ``floors`` are lower bounds of levels; a level at its floor needs no solve. ``bounds`` has the
+    proven bound of each level, in the integers of ``terms`` and constants.
+    """
+
+    fleet: FleetModel
+    work: Work
+    floors: t.Sequence[int]
+    bounds: list[int] = field(default_factory=list)
+
+    def run(
+        self,
+        claims: t.Sequence[ClaimAllocation | None],
+        values: t.Callable[[t.Sequence[ClaimAllocation | None]], t.Sequence[int]],
+    ) -> list[ClaimAllocation | None]:
+        """The best answer found; ``values`` are the levels of an answer."""
+        best = list(claims)
+        self.fleet.hint(best)
+        model = self.fleet.model
+        constants = self.fleet.constants()
+        for index, term in enumerate(self.fleet.terms):
+            value = values(best)[index]
+            floor = self.floors[index]
+            if isinstance(term, int):
+                bound = value
+            elif value <= floor:
+                bound = floor
+            else:
+                bound, found = self._solve(term, constants[index], value, floor)
+                if found is not None:
+                    best = [found.get(claim, old) for claim, old in enumerate(best)]
+                    value = values(best)[index]
+            self.bounds.append(min(bound, value))
+            if not isinstance(term, int):
+                model.add(term <= value - constants[index])
+        return best
+
+    def _solve(
+        self, term: t.Any, constant: int, value: int, floor: int
+    ) -> tuple[int, dict[int, ClaimAllocation | None] | None]:
+        """The bound of one level, and an answer better than ``value`` if there is one."""
+        model = self.fleet.model
+        model.minimize(term)
+        solver, status = self.work.solve(model, _SHARE_OF_A_LEVEL * self.work.left)
+        self.work.enough = self.work.enough and status == cp_model.OPTIMAL
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return floor, None
+        bound = max(floor, math.ceil(solver.best_objective_bound - 1e-6) + constant)
+        if round(solver.objective_value) + constant > value:
+            return bound, None
+        self._start_from(list(solver.response_proto.solution))
+        found = self.fleet.allocations(lambda variable: int(solver.value(variable)))
+        return bound, found
+
+    def _start_from(self, solution: t.Sequence[int]) -> None:
+        hint = self.fleet.model.proto.solution_hint
+        hint.vars.clear()
+        hint.values.clear()
+        hint.vars.extend(range(len(solution)))
+        hint.values.extend(solution)

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from ...base.libraries import cp_model
 from ..model.model import ClaimAllocation, Instance, Unit
-from ..model.usage import Usage
+from .counting import counted_out
 from .node_model import NodeModel, new_solver
-from .node_solver import counted_out
-from .search import Candidates
+from .search import State
 
 # Deterministic time of CP-SAT, about seconds, for one node.
 _WORK_FOR_A_NODE = 2.0
@@ -49,7 +48,8 @@ class JointFeasibility:
     def __init__(self, instance: Instance, seed: int) -> None:
         self.instance = instance
         self._seed = seed
-        self._usage, self._candidates = Usage(instance), Candidates(instance)
+        self._state = State.of(instance)
+        self._usage = self._state.usage
         self._node_names = frozenset(node.name for node in instance.nodes)
         self._accepting = [frozenset(matcher.devices) for matcher in instance.matchers]
         self._accepted_by: dict[int, list[int]] = {}
@@ -61,10 +61,9 @@ class JointFeasibility:
             entry = sorted(one.portions.items()), one.admin, one.whole
             self._held.setdefault(one.device, []).append(entry)
         self._shared = _devices_of_several_nodes(instance, self._node_names)
-        self._compared = {
-            *(one.attribute for claim in instance.claims for one in claim.constraints),
-            *(attribute for unit in instance.units for _kind, attribute, _members in unit.common),
-        }
+        self._compared = sorted(
+            {one.attribute for claim in instance.claims for one in claim.constraints}
+        )
         self._unsettled_members = [
             ((claim, request, number), alternative.unsettled)
             for claim, given in enumerate(instance.claims)
@@ -151,7 +150,7 @@ class JointFeasibility:
             held = self._held.get(index, [])
             accepted = self._accepted_by.get(index, [])
             consumes = [(counters[counter], amount) for counter, amount in device.consumes]
-            compared = [(name, device.attributes.get(name)) for name in sorted(self._compared)]
+            compared = [(name, device.attributes.get(name)) for name in self._compared]
             parts = (compared, sorted(device.capacities.items()))
             more = (device.shareable, sorted(device.access.items()), device.milliwatts)
             described.append((accepted, consumes, held, parts, more))
@@ -202,8 +201,8 @@ class JointFeasibility:
         if not units:
             return NOTHING
         asked = [self.instance.units[unit] for unit in units]
-        together = Unit("", tuple(claim for unit in asked for claim in unit.claims))
-        if counted_out(self.instance, self._usage, self._candidates, together, node):
+        together = Unit(tuple(claim for unit in asked for claim in unit.claims))
+        if counted_out(self._state, together, node):
             return IMPOSSIBLE
         return self._solved([(unit, node) for unit in asked])
 
@@ -219,7 +218,7 @@ class JointFeasibility:
     def _solved(
         self, places: t.Sequence[tuple[Unit, str]], unpriced: t.AbstractSet[str] = frozenset()
     ) -> JointAnswer:
-        model = NodeModel(self.instance, self._usage, self._candidates, places)
+        model = NodeModel(self._state, places)
         watts = sum(
             self.instance.devices[device].milliwatts * in_use
             for device, in_use in _in_priced_use(model, unpriced).items()
@@ -271,7 +270,7 @@ def _in_priced_use(model: NodeModel, unpriced: t.AbstractSet[str]) -> dict[int, 
         return model.in_use
     uses: dict[int, list[t.Any]] = {}
     for use in model.uses:
-        if model.place_of(use.member).node not in unpriced and not model.is_admin(use):
+        if model.place_of(use.member).node not in unpriced and not model.alternative(use).admin:
             uses.setdefault(use.device, []).append(use.chosen)
     found: dict[int, t.Any] = {}
     for device, chosen in uses.items():

@@ -6,10 +6,15 @@
 Variables choose the alternative of each request, and its devices. Cuts tighten the linear
 relaxation, because proofs of infeasibility take long otherwise. They bound the devices that a
 counter allows, and the claims of one shape that find a common value.
+
+CP-SAT has 64-bit integers, and 9 Pi in thousandths exceed 2^63. So amounts are divided by their
+common divisor, and capped at the requested or available amount. Amounts that are still too large
+are written in two digits.
 """
 
 from __future__ import annotations
 
+import math
 import typing as t
 from dataclasses import dataclass, field
 
@@ -25,12 +30,12 @@ from ..model.model import (
     Pick,
     Unit,
 )
-from ..model.usage import BLOCKED_BY, Usage
-from .search import Candidates
-from .solver_amounts import Term, add_at_least, add_at_most
+from ..model.usage import BLOCKED_BY, Member, Values
+from .search import State
 
-Member = tuple[int, int, int]
-Values = frozenset[tuple[str, t.Any]]
+# Well below 2^63, because the solver adds such sums.
+_MAX_SUM = 1 << 58
+_DIGIT = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -63,23 +68,18 @@ class NodeModel:
 
     ``taken`` has the variable of each alternative by (position of the claim, request, alternative),
     where claims are counted through all places; ``in_use`` has for each device whether a new user
-    has it, ``drawn`` the consumption of each counter. Allocations in ``usage`` stay. With
+    has it, ``drawn`` the consumption of each counter. Allocations in the state stay. With
     ``optional`` units may be left out, and a unit with places on several nodes is on at most one.
     """
 
     def __init__(
-        self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
-        places: t.Iterable[tuple[Unit, str]],
-        optional: bool = False,
+        self, state: State, places: t.Iterable[tuple[Unit, str]], optional: bool = False
     ) -> None:
         self.model = cp_model.CpModel()
         self.uses: list[Use] = []
         self.taken: dict[Member, t.Any] = {}
         self.places: list[Place] = []
-        self._instance, self._usage, self._candidates = instance, usage, candidates
+        self._instance, self._usage, self._candidates = state
         self._claims: list[Claim] = []
         self._place_of: list[Place] = []
         for unit, node in places:
@@ -87,7 +87,7 @@ class NodeModel:
             place = Place(unit, node, here, len(self._claims))
             self.places.append(place)
             for claim in unit.claims:
-                self._claims.append(instance.claims[claim])
+                self._claims.append(self._instance.claims[claim])
                 self._place_of.append(place)
                 self._add_claim(len(self._claims) - 1, self._claims[-1])
         self._by_device: dict[int, list[Use]] = {}
@@ -96,7 +96,7 @@ class NodeModel:
         self.in_use = {device: self._share(device) for device in self._by_device}
         self.drawn: dict[int, list[Term]] = {}
         self._add_counters()
-        _AttributeConstraints(self.model, instance, self.uses, self._claims).add(self.places)
+        _AttributeConstraints(self.model, self._instance, self.uses, self._claims).add(self.places)
 
     def _add_claim(self, position: int, claim: Claim) -> None:
         start = len(self.uses)
@@ -161,16 +161,17 @@ class NodeModel:
         capacities = self._instance.devices[device].capacities
         return capacities[name].amount if name in capacities else 0
 
-    def _alternative(self, use: Use) -> Alternative:
+    def alternative(self, use: Use) -> Alternative:
+        """The alternative that a device is a part of."""
         position, request, number = use.member
         return self._claims[position].requests[request].alternatives[number]
 
     def _share(self, device: int) -> t.Any:
         """Let uses of one device exclude each other or add up; return whether it is in use."""
         given = self._instance.devices[device]
-        admins = [use for use in self._by_device[device] if self._alternative(use).admin]
+        admins = [use for use in self._by_device[device] if self.alternative(use).admin]
         self._once_in_a_claim(admins)
-        uses = [use for use in self._by_device[device] if not self._alternative(use).admin]
+        uses = [use for use in self._by_device[device] if not self.alternative(use).admin]
         if not given.shareable:
             self.model.add_at_most_one(use.chosen for use in uses)
             return sum(use.chosen for use in uses)
@@ -196,7 +197,7 @@ class NodeModel:
             self.model.add_at_most_one(chosen)
 
     def _exclude_each_other(self, use: Use, other: Use) -> bool:
-        if self._alternative(use).whole or self._alternative(other).whole:
+        if self.alternative(use).whole or self.alternative(other).whole:
             return True
         modes = (name.partition("=") for name in use.portions if "=" in name)
         return any(
@@ -219,10 +220,6 @@ class NodeModel:
             most = most_within(left, [amount for amount, _variable in drawing])
             if most < len(drawing):
                 self.model.add(sum(variable for _amount, variable in drawing) <= most)
-
-    def is_admin(self, use: Use) -> bool:
-        """Whether the access is administrative."""
-        return self._alternative(use).admin
 
     def place_of(self, member: Member) -> Place:
         """The place of the claim of a member."""
@@ -262,43 +259,33 @@ class _AttributeConstraints:
 
     def add(self, places: t.Iterable[Place]) -> None:
         """Add the constraints of all units, and the cuts that follow from them."""
-        for place in places:
-            self._add_of(place)
+        claims_of = ((place, index) for place in places for index in range(len(place.unit.claims)))
+        for place, index in claims_of:
+            claim = self._claims[place.first + index]
+            for constraint in claim.constraints:
+                members = {(place.first + index, *member) for member in constraint.members}
+                choice = self._constrain(constraint, members, place.here)
+                if choice:
+                    key = place.node, claim.shape(), constraint
+                    self._choices.setdefault(key, (place, constraint, []))[2].append(choice)
         for place, constraint, choices in self._choices.values():
             self._limit_choices(place, constraint, choices)
 
-    def _add_of(self, place: Place) -> None:
-        for position in range(place.first, place.first + len(place.unit.claims)):
-            claim = self._claims[position]
-            for constraint in claim.constraints:
-                members = {(position, *member) for member in constraint.members}
-                choice = self._constrain(constraint.kind, constraint.attribute, members, place.here)
-                if choice:
-                    key = place.node, claim.shape(), constraint
-                    entry = self._choices.setdefault(key, (place, constraint, []))
-                    entry[2].append(choice)
-        for kind, attribute, common in place.unit.common:
-            members = {
-                (place.first + claim, request, alternative)
-                for claim, request, alternative in common
-            }
-            self._constrain(kind, attribute, members, place.here)
-
     def _constrain(
-        self, kind: str, attribute: str, members: t.AbstractSet[Member], here: t.Any
+        self, constraint: Constraint, members: t.AbstractSet[Member], here: t.Any
     ) -> dict[t.Any, t.Any]:
         """Add a constraint; return, for a match, a variable for each possible common value."""
         holding: dict[t.Any, list[t.Any]] = {}
         concerned: list[tuple[Use, Values]] = []
         for use in self._uses:
             if use.member in members:
-                values = self._values(use.device, attribute)
+                values = self._values(use.device, constraint.attribute)
                 concerned.append((use, values))
                 if not values:
                     self._model.add(use.chosen == 0)
                 for value in values:
                     holding.setdefault(value, []).append(use.chosen)
-        if kind == "distinct":
+        if constraint.kind == "distinct":
             for chosen in holding.values():
                 self._model.add_at_most_one(chosen)
             return {}
@@ -370,3 +357,67 @@ def most_within(left: int, amounts: t.Iterable[int]) -> int:
             break
         count += 1
     return count
+
+
+class Term(t.NamedTuple):
+    """An amount that counts as often as an expression says, at most ``most`` times."""
+
+    amount: int
+    times: t.Any
+    most: int = 1
+
+
+def add_at_most(model: t.Any, parts: t.Iterable[Term], limit: int) -> None:
+    """Bound the sum of the parts by ``limit``; a negative limit counts as 0."""
+    counted = [part for part in parts if part.amount > 0]
+    limit = max(0, limit)
+    for part in counted:
+        # A variable for several parts may still be used for some of them.
+        if part.amount > limit:
+            model.add(part.times == 0)
+    counted = [part for part in counted if part.amount <= limit]
+    if _sum(counted) <= limit:
+        return
+    divisor = math.gcd(*(part.amount for part in counted))
+    counted = [part._replace(amount=part.amount // divisor) for part in counted]
+    limit //= divisor
+    if _sum(counted) <= _MAX_SUM:
+        model.add(sum(part.amount * part.times for part in counted) <= limit)
+        return
+    high, low, most = _digits(counted)
+    carried = model.new_int_var(0, most, "")
+    model.add(high + carried <= limit // _DIGIT)
+    model.add(low <= _DIGIT * carried + limit % _DIGIT)
+
+
+def add_at_least(model: t.Any, parts: t.Iterable[Term], amount: int, taken: t.Any) -> None:
+    """Require a sum of at least ``amount`` if the literal ``taken`` holds."""
+    counted = [part for part in parts if part.amount > 0]
+    if amount <= 0:
+        return
+    if not counted:
+        model.add(taken == 0)
+        return
+    divisor = math.gcd(*(part.amount for part in counted))
+    amount = -(-amount // divisor)
+    # A part is capped at the requested amount, because a multiple of that suffices as well.
+    counted = [part._replace(amount=min(amount, part.amount // divisor)) for part in counted]
+    if max(amount, _sum(counted)) <= _MAX_SUM:
+        model.add(sum(part.amount * part.times for part in counted) >= amount * taken)
+        return
+    high, low, most = _digits(counted)
+    # One high digit is more than all low digits of the amount.
+    spared = model.new_int_var(-most, 1, "")
+    model.add(high - spared >= amount // _DIGIT * taken)
+    model.add(low + _DIGIT * spared >= amount % _DIGIT * taken)
+
+
+def _sum(parts: t.Iterable[Term]) -> int:
+    return sum(part.amount * part.most for part in parts)
+
+
+def _digits(parts: t.Sequence[Term]) -> tuple[t.Any, t.Any, int]:
+    """The sums of the high and of the low digits, and the largest carry of the low digits."""
+    high = sum(part.amount // _DIGIT * part.times for part in parts)
+    low = sum(part.amount % _DIGIT * part.times for part in parts)
+    return high, low, sum(part.amount % _DIGIT * part.most for part in parts) // _DIGIT + 1

@@ -18,13 +18,12 @@ from ..model.model import Allocation, ClaimAllocation, Instance, Outcome, Unit
 from ..model.objective import Objective
 from ..model.usage import Usage
 from .columns.column_generation import Columns, generate_columns
-from .counting import SHARE, Needs
-from .fleet_model import FleetModel
-from .lexicographic import Descent, Work
+from .counting import SHARE, Needs, counted_out
+from .fleet_model import Descent, FleetModel, Work
 from .matching import match_plain_claims
-from .node_solver import counted_out, solve_node
+from .node_solver import solve_node
 from .plain_fleet import solve_plain
-from .search import Candidates, first_failing, shape_of
+from .search import Candidates, State, equal_units, first_failing, shape_of
 
 # Limit of pairs of a device and a claim that may use it, for one model of everything.
 _MAX_OF_A_MODEL = 20_000
@@ -94,7 +93,7 @@ class _Optimal:
 
     def _options(self) -> Options:
         """The nodes on which each unit could be if it were alone."""
-        usage = Usage(self.instance)
+        state = self._state()
         shapes = {shape_of(self.instance, unit): unit for unit in self.instance.units}
         exact = len(shapes) * len(self.instance.nodes) <= _MAX_ALONE
         nodes_of: dict[t.Hashable, tuple[str, ...]] = {}
@@ -103,17 +102,15 @@ class _Optimal:
                 node.name
                 for node in self.instance.nodes_of(unit)
                 if not (
-                    self._solve_alone(usage, unit, node.name) == "infeasible"
+                    solve_node(state, unit, node.name, self.limits) == "infeasible"
                     if exact
-                    else counted_out(self.instance, usage, self.candidates, unit, node.name)
+                    else counted_out(state, unit, node.name)
                 )
             )
         return [(unit, nodes_of[shape_of(self.instance, unit)]) for unit in self.instance.units]
 
-    def _solve_alone(
-        self, usage: Usage, unit: Unit, node: str
-    ) -> tuple[ClaimAllocation, ...] | t.Literal["infeasible", "unknown"]:
-        return solve_node(self.instance, usage, self.candidates, unit, node, self.limits)
+    def _state(self) -> State:
+        return State(self.instance, Usage(self.instance), self.candidates)
 
     def _best_start(self, options: Options) -> Claims:
         """The best of some greedy answers: in order, or large units first, or small ones."""
@@ -134,10 +131,9 @@ class _Optimal:
         Existing allocations stay.
         """
         claims = list(given)
-        usage = Usage(self.instance)
+        state = self._state()
         for claim, allocation in enumerate(given):
-            if allocation is not None:
-                self._take(usage, claim, allocation)
+            state.usage.change(self.instance.claims[claim], allocation, taken=True)
         # Devices are never given back here, so if a unit failed, an equal one fails too.
         passed: dict[t.Hashable, int] = {}
         for unit, nodes in sorted(options, key=lambda option: -option[0].priority):
@@ -145,20 +141,15 @@ class _Optimal:
                 continue
             shape = shape_of(self.instance, unit)
             while (position := passed.setdefault(shape, 0)) < len(nodes):
-                found = self._solve_alone(usage, unit, nodes[position])
+                found = solve_node(state, unit, nodes[position], self.limits)
                 if isinstance(found, str):
                     passed[shape] += 1
                     continue
                 for claim, allocation in zip(unit.claims, found):
                     claims[claim] = allocation
-                    self._take(usage, claim, allocation)
+                    state.usage.change(self.instance.claims[claim], allocation, taken=True)
                 break
         return claims
-
-    def _take(self, usage: Usage, claim: int, allocation: ClaimAllocation) -> None:
-        for chosen in allocation.chosen:
-            if not self.instance.alternative(claim, chosen).admin:
-                usage.take(chosen.device, chosen.portions)
 
     def _floors(self, options: Options, start: Claims) -> list[int]:
         """Lower bounds, by counting, of answers that are as good as the start."""
@@ -183,16 +174,11 @@ class _Optimal:
         size = 0
         for unit, nodes in options:
             for node in nodes:
-                size += self._size(unit, node)
+                for alternative in self.instance.alternatives_of(unit):
+                    size += len(self.candidates.of(alternative.matcher, node))
                 if size > _MAX_OF_A_MODEL:
                     return False
         return True
-
-    def _size(self, unit: Unit, node: str) -> int:
-        return sum(
-            len(self.candidates.of(alternative.matcher, node))
-            for alternative in self.instance.alternatives_of(unit)
-        )
 
     def _solve(
         self, options: Options, claims: Claims, floors: t.Sequence[int]
@@ -201,8 +187,7 @@ class _Optimal:
         open_options = [option for option in options if option[1]]
         if not open_options:
             return claims, self.objective.values(claims)
-        usage = Usage(self.instance)
-        fleet = FleetModel(self.instance, usage, self.candidates, self.objective, open_options)
+        fleet = FleetModel(self._state(), self.objective, open_options)
         descent = Descent(fleet, self.work, floors)
         return descent.run(claims, self.objective.values), descent.bounds
 
@@ -228,10 +213,10 @@ class _Optimal:
         found: dict[int, str] = {}
         if not any(matcher.errors for matcher in self.instance.matchers):
             return found
-        usage = Usage(self.instance)
+        state = self._state()
         for unit in self.instance.units:
             for node in self.instance.nodes_of(unit) if claims[unit.claims[0]] is None else ():
-                failed = first_failing(self.instance, usage, self.candidates, unit, node.name)
+                failed = first_failing(state, unit, node.name)
                 if failed is not None:
                     found.setdefault(failed.claim, str(failed))
         return found
@@ -247,11 +232,8 @@ def _in_order(instance: Instance, objective: Objective, claims: Claims) -> Claim
         devices = [chosen.device for allocation in found for chosen in allocation.chosen]
         return objective.node_rank[found[0].node], devices
 
-    equal: dict[t.Hashable, list[Unit]] = {}
-    for unit in instance.units:
-        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
     ordered: Claims = list(claims)
-    for group in equal.values():
+    for group in equal_units(instance, instance.units):
         given = sorted((place(unit), unit.claims) for unit in group)
         for unit, (_place, source) in zip(group, given):
             for claim, other in zip(unit.claims, source):

@@ -8,21 +8,27 @@ objective except the power draw of unused nodes are sums over pairs of a claim a
 that may use the same devices are one node of the flow, and so are devices that the same claims may
 use. The cost of a path is the weighted sum of its pair's levels; the weights preserve the
 precedence of levels.
+
+The nodes to wake for such claims at the least power are a unit commitment. A node in use offers its
+devices to all claims equally. So the model has a number for each pair of a kind of claims and a
+kind of devices, independent of nodes, and one binary for each node. With the binaries fixed the
+rest is a flow, which has integral optimal solutions.
 """
 
 from __future__ import annotations
 
+import math
 import typing as t
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...base.libraries import min_cost_flow
 from ...solving.limits import Limits
+from ...solving.linear import LinearModel, solve
 from ..model.model import ClaimAllocation, Instance, Pick
 from ..model.objective import Objective
 from ..model.usage import Usage
 from .matching import Matching, is_plain
-from .unit_commitment import Demand, DeviceKind, nodes_to_wake
 
 # The flow's library multiplies costs by the number of nodes within 63 bits.
 _MAX = 2**62
@@ -31,6 +37,9 @@ Claims = list[t.Optional[ClaimAllocation]]
 # Groups with the rank of a device to each, and the position of the node where several can use it.
 Members = tuple[tuple[int, int, int], ...]
 _Classes = dict[tuple[Members, int], list[int]]
+
+# Nodes of HiGHS' search: counted, so that equal input gives an equal answer.
+_BRANCHING_NODES = 300
 
 
 @dataclass
@@ -73,10 +82,9 @@ def solve_plain(
     classes = _classes(instance, groups)
     satisfied = _most_satisfied(objective, groups, classes)
     costs = _PairCosts(instance, objective, groups, sum(satisfied.values()))
-    given = _Flow(groups, classes, satisfied, costs).run()
-    if given is None:
+    claims = _cheapest(instance, groups, classes, satisfied, costs)
+    if claims is None:
         raise RuntimeError("claims that are matched are no flow")
-    claims = _allocations(instance, groups, given)
     plain = PlainAnswer(claims, objective.values(claims))
     if not costs.by_name:
         plain.bounds[-1] = costs.least_names(sum(satisfied.values()))
@@ -117,42 +125,69 @@ def _wake_fewer(
         for group in groups
         for device in group.rank
     }
-    kinds = _kinds_of_nodes(_classes(instance, groups), where)
-    values = objective.values(plain.claims)
-    sizes, priorities = zip(*((len(group.claims), group.priority) for group in groups))
-    demand = Demand(sizes, priorities, satisfied, values[len(satisfied)])
-    awake, bound, proven = nodes_to_wake(kinds, objective.wake, demand, limits)
+    rank = objective.values(plain.claims)[len(satisfied)]
+    classes = _classes(instance, groups)
+    model, columns = _commitment(groups, classes, where, objective.wake, satisfied, rank)
+    solution = solve(model, limits, _BRANCHING_NODES)
+    bound = max(0, math.floor(solution.bound)) if solution.bound > -math.inf else 0
+    if solution.is_optimal:
+        bound = round(solution.bound)
     count = sum(satisfied.values())
     best, least = plain.claims, _PairCosts(instance, objective, groups, count).least_names(count)
-    if awake is not None:
+    if solution.values:
+        awake = {node for node, column in columns.items() if solution.values[column] > 0.5}
         kept = [
-            _ClaimGroup(
-                group.priority,
-                group.claims,
-                {device: rank for device, rank in group.rank.items() if where[device] in awake},
-                {},
+            replace(
+                group, rank={one: rank for one, rank in group.rank.items() if where[one] in awake}
             )
             for group in groups
         ]
         costs = _PairCosts(instance, objective, kept, count)
-        given = _Flow(kept, _classes(instance, kept), satisfied, costs).run()
-        claims = plain.claims if given is None else _allocations(instance, kept, given)
-        best = min(plain.claims, claims, key=objective.values)
+        claims = _cheapest(instance, kept, _classes(instance, kept), satisfied, costs)
+        best = min(plain.claims, claims or plain.claims, key=objective.values)
     bounds = objective.values(best)
     bounds[-4], bounds[-1] = min(bounds[-4], bound), min(bounds[-1], least)
-    return PlainAnswer(best, bounds, proven)
+    return PlainAnswer(best, bounds, solution.is_optimal)
 
 
-def _kinds_of_nodes(classes: _Classes, where: t.Mapping[int, str]) -> list[DeviceKind]:
-    """Number of devices of each class on the nodes."""
-    return [
-        DeviceKind(
-            tuple((group, rank) for group, rank, _node in members),
-            milliwatts,
-            Counter(where[device] for device in devices),
-        )
-        for (members, milliwatts), devices in classes.items()
-    ]
+def _commitment(
+    groups: t.Sequence[_ClaimGroup],
+    classes: _Classes,
+    where: t.Mapping[int, str],
+    wake: t.Mapping[str, int],
+    satisfied: t.Mapping[int, int],
+    rank: int,
+) -> tuple[LinearModel, dict[str, int]]:
+    """The model, and the column of each node.
+
+    ``where`` has the node of each device, ``wake`` the milliwatts of each node, 0 for a node in
+    use. ``rank`` is the allowed sum of ranks.
+    """
+    model = LinearModel()
+    awake = {
+        node: model.column(0 if cost else 1, 1, cost, integer=True) for node, cost in wake.items()
+    }
+    by_group: list[list[tuple[int, float]]] = [[] for _group in groups]
+    ranks: list[tuple[int, float]] = []
+    for (members, milliwatts), devices in classes.items():
+        by_node = Counter(where[device] for device in devices)
+        offered: list[tuple[int, float]] = [
+            (awake[node], -count) for node, count in by_node.items()
+        ]
+        for number, its_rank, _node in members:
+            most = min(len(groups[number].claims), len(devices))
+            column = model.column(0, most, milliwatts)
+            by_group[number].append((column, 1))
+            ranks.append((column, its_rank))
+            offered.append((column, 1))
+        model.at_most(offered, 0)
+    for group, terms in zip(groups, by_group):
+        model.at_most(terms, len(group.claims))
+    for priority, count in satisfied.items():
+        each = (terms for one, terms in zip(groups, by_group) if one.priority == priority)
+        model.equal([term for terms in each for term in terms], count)
+    model.at_most(ranks, rank)
+    return model, awake
 
 
 def _groups(instance: Instance, objective: Objective) -> list[_ClaimGroup] | None:
@@ -311,10 +346,20 @@ class _Flow:
         return given
 
 
-def _allocations(
-    instance: Instance, groups: t.Sequence[_ClaimGroup], given: t.Mapping[int, list[int]]
-) -> Claims:
-    """Allocations in which the first claims of each group get its first devices."""
+def _cheapest(
+    instance: Instance,
+    groups: t.Sequence[_ClaimGroup],
+    classes: _Classes,
+    satisfied: t.Mapping[int, int],
+    costs: _PairCosts,
+) -> Claims | None:
+    """Allocations in which the first claims of each group get its first devices.
+
+    None if this number of claims cannot be satisfied.
+    """
+    given = _Flow(groups, classes, satisfied, costs).run()
+    if given is None:
+        return None
     claims: Claims = [None] * len(instance.claims)
     everywhere = {node.name for node in instance.nodes}
     for number, devices in given.items():

@@ -14,9 +14,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
-from ..model.constraints import Constraints
-from ..model.model import Alternative, Amounts, Claim, ClaimAllocation, Instance, Pick, Unit
-from ..model.usage import Usage
+from ..model.model import Alternative, Amounts, ClaimAllocation, Instance, Pick, Unit
+from ..model.usage import Constraints, Usage
 
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
 
@@ -73,6 +72,19 @@ class Candidates:
         for nodes, devices in self._of_several.items():
             if node in nodes:
                 yield from devices
+
+
+class State(t.NamedTuple):
+    """An instance, the use of its devices, and the candidates of each node."""
+
+    instance: Instance
+    usage: Usage
+    candidates: Candidates
+
+    @classmethod
+    def of(cls, instance: Instance) -> State:
+        """The state before any new allocation."""
+        return cls(instance, Usage(instance), Candidates(instance))
 
 
 @dataclass
@@ -155,19 +167,9 @@ class Search:
     Kubernetes; any other search skips such a device.
     """
 
-    def __init__(
-        self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
-        limits: Limits,
-        *,
-        strict: bool = False,
-    ) -> None:
+    def __init__(self, state: State, limits: Limits, *, strict: bool = False) -> None:
         self._strict = strict
-        self._instance = instance
-        self._usage = usage
-        self._candidates = candidates
+        self._instance, self._usage, self._candidates = state
         self._limits = limits
         self.steps = 0
         self._last_step: int | None = None
@@ -190,7 +192,8 @@ class Search:
                 self._trail.points.append(place)
                 place = self._advance()
         except (OutOfTime, SelectorFailed):
-            self._undo_everything()
+            while self._trail.points:
+                self._undo(self._trail.points.pop())
             raise
         return self._answer() if self._found else None
 
@@ -245,6 +248,7 @@ class Search:
         # A request for every device has one choice: the next one, or none.
         fixed = alternative.every_device
         last = min(place.taken + 1, len(candidates)) if fixed else len(candidates)
+        most = len(candidates) if fixed else alternative.maximum
         while place.next_candidate < last:
             device = candidates[place.next_candidate]
             place.next_candidate += 1
@@ -255,7 +259,7 @@ class Search:
                 raise SelectorFailed(self._unit.claims[place.claim], failing[device])
             if self._take(place, alternative, device):
                 place.ends_request = self._trail.suffices(place, alternative, len(candidates))
-                if place.ends_request or place.taken + 1 < self._most(alternative, candidates):
+                if place.ends_request or place.taken + 1 < most:
                     return True
                 self._undo(place)
         return False
@@ -279,9 +283,6 @@ class Search:
         if alternative.admin:
             return self._trail.has(place.claim, device)
         return self._usage.in_use(device)
-
-    def _most(self, alternative: Alternative, candidates: t.Sequence[int]) -> int:
-        return len(candidates) if alternative.every_device else alternative.maximum
 
     def _take(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
         portions = self._usage.portions(device, alternative)
@@ -308,10 +309,6 @@ class Search:
         self._constraints.remove((place.claim, place.request, place.alternative), place.device)
         place.device = None
 
-    def _undo_everything(self) -> None:
-        while self._trail.points:
-            self._undo(self._trail.points.pop())
-
     def _alternative(self, place: _SearchPoint) -> Alternative:
         return self._claims[place.claim].requests[place.request].alternatives[place.alternative]
 
@@ -332,19 +329,24 @@ class Search:
         return tuple(ClaimAllocation(self._node, tuple(devices)) for devices in chosen)
 
 
-def first_failing(
-    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
-) -> SelectorFailed | None:
+def first_failing(state: State, unit: Unit, node: str) -> SelectorFailed | None:
     """The first free device on the node on which a selector of the unit fails."""
     for claim in unit.claims:
-        for alternative in instance.claims[claim].alternatives:
-            for device, reason in candidates.failing(alternative.matcher, node).items():
-                if alternative.admin or not usage.in_use(device):
+        for alternative in state.instance.claims[claim].alternatives:
+            for device, reason in state.candidates.failing(alternative.matcher, node).items():
+                if alternative.admin or not state.usage.in_use(device):
                     return SelectorFailed(claim, reason)
     return None
 
 
+def equal_units(instance: Instance, units: t.Iterable[Unit]) -> list[list[Unit]]:
+    """Equivalent units of equal priority, in the order of the first of each."""
+    equal: dict[t.Hashable, list[Unit]] = {}
+    for unit in units:
+        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
+    return list(equal.values())
+
+
 def shape_of(instance: Instance, unit: Unit) -> t.Hashable:
     """A key that is equal for equivalent units on the same nodes."""
-    claims: t.Sequence[Claim] = [instance.claims[claim] for claim in unit.claims]
-    return unit.nodes, unit.common, tuple(claim.shape() for claim in claims)
+    return unit.nodes, tuple(instance.claims[claim].shape() for claim in unit.claims)

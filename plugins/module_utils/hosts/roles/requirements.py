@@ -18,8 +18,7 @@ from decimal import Decimal
 
 from ...base.texts import shown, shown_text
 from ...base.units import format_quantity
-from ...cel.evaluation import Evaluations
-from ...cel.selector import Compiler, SelectorError
+from ...cel.selector import Compiler, Evaluations, SelectorError
 from ..host import Hardware, Host
 from ..provisioning import Item, Requirements
 

@@ -180,7 +180,7 @@ def _refuse_extended(
     classes = [item for item in device_objects if _is_class_of_dra(item)]
     if not classes:
         return
-    from ...devices.dra.extended_resources import ExtendedResources, offered_by
+    from ...devices.dra.pods import ExtendedResources, offered_by
     from ...devices.model.findings import ApiObject
 
     extended = ExtendedResources(classes, offered_by(nodes))

@@ -109,12 +109,12 @@ def test_an_amount_without_end_is_refused_before_any_number_is_built() -> None:
 def test_a_selector_is_not_evaluated_for_devices_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ansible_collections.wattwise.kube.plugins.module_utils.cel import evaluation
+    from ansible_collections.wattwise.kube.plugins.module_utils.cel import selector as selectors
 
     selector = Compiler("dra").compile('device.driver == "a"', "here")
-    monkeypatch.setattr(evaluation, "MAXIMAL_COST_OF_ALL", 3 * selector.cost)
+    monkeypatch.setattr(selectors, "MAXIMAL_COST_OF_ALL", 3 * selector.cost)
     devices = [{**MAX_DEVICE, "device.driver": f"a{number}"} for number in range(5)]
-    answers = evaluation.Evaluations(devices).of(selector)
+    answers = selectors.Evaluations(devices).of(selector)
     assert answers[:3] == [False] * 3
     assert all("too many steps" in str(answer) for answer in answers[3:])
 

@@ -10,13 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import (
+    STRATEGIES,
+    allocate,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Allocation,
     Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.allocator import (
-    STRATEGIES,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.device_objects import (

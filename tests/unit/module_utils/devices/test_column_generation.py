@@ -101,7 +101,7 @@ def pairs(values: t.Sequence[int], constraint: tuple[Constraint, ...]) -> Instan
     )
     claim = Claim("", "c", (Request("r", (Alternative(0, 2, 2),)),), constraint)
     everything = Fixed(tuple(range(len(devices))))
-    return Instance(nodes, devices, (), (everything,), (claim,), (Unit("u", (0,)),))
+    return Instance(nodes, devices, (), (everything,), (claim,), (Unit((0,)),))
 
 
 def test_devices_with_one_value_in_common_are_a_cell() -> None:

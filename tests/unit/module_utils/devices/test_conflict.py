@@ -29,19 +29,20 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
     Unit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.conflict import (
     conflict_between_units,
     minimal_conflict,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.counting import (
+    counted_out,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
     conflict_of_plain_claims,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    counted_out,
     solve_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import State
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.device_objects import dra_class, dra_device, resource_slice
 from support.device_optimum import Fixed, answers, instances
@@ -139,10 +140,10 @@ def test_what_is_just_possible_is_found(name: str) -> None:
     slices, claims, _size, most = MORE_THAN_THERE_IS[name]
     kept = claims[:most]
     task = read_task([ApiObject(item) for item in [*slices, GPU, pod_with(kept), *kept]], Options())
-    usage, candidates = Usage(task.instance), Candidates(task.instance)
+    state = State.of(task.instance)
     [unit] = task.instance.units
-    assert not counted_out(task.instance, usage, candidates, unit, "n1")
-    found = solve_node(task.instance, usage, candidates, unit, "n1", Limits(60))
+    assert not counted_out(state, unit, "n1")
+    found = solve_node(state, unit, "n1", Limits(60))
     assert isinstance(found, tuple)
     assert len(found) == most
 
@@ -224,7 +225,7 @@ SHARED_COUNTER = Instance(
     (Counter(DRIVER, "n1", "gpu", "slots", 4),),
     (Fixed(()),),
     (Claim("default", "c0", (Request("r0", (Alternative(0),)),)),),
-    (Unit("u0", (0,)),),
+    (Unit((0,)),),
 )
 
 

@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.clus
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import Room
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
-    waiting as dra_waiting,
+    cluster as dra_cluster,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
@@ -221,7 +221,7 @@ def test_a_claim_has_256_users_at_the_most(api: DraApi, server: ScriptedApi) -> 
 def test_a_claim_that_nobody_makes_is_waited_for_and_told(
     api: DraApi, server: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dra_waiting, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(dra_cluster, "_PATIENCE_SECONDS", 0.2)
     api.add(manifest("resource.k8s.io/v1", "ResourceClaimTemplate", "t", {}, namespace="default"))
     view = settled(api, server, pod("a", template="t"))
     reads = [asked for asked in server.asked if "/resourceclaims?" in asked.path]

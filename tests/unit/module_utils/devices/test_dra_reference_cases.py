@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.solver_amounts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import (
     Term,
     add_at_least,
     add_at_most,

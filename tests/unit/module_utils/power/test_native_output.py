@@ -10,7 +10,7 @@ import sys
 
 SCRIPT = """
 import ctypes
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_output import (
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
     kept_off_stdout,
 )
 library = ctypes.CDLL(None)

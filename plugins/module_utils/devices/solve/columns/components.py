@@ -16,9 +16,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ....cel.values import identities
-from ...model.model import Claim, Counter, Device, HeldDevice, Instance, Unit
+from ...model.model import NOT_MET, Claim, Counter, Device, HeldDevice, Instance, Unit
 from ...model.objective import CounterSet, Objective, localities
-from ..search import shape_of
+from ..search import equal_units
 
 Description = tuple[t.Hashable, ...]
 
@@ -60,18 +60,15 @@ class _ComponentMatcher:
     errors: t.Mapping[int, str] = field(default_factory=dict)
 
     def why_not(self, device: int) -> str:
-        return "" if device in self.devices else "constraints not met"
+        return "" if device in self.devices else NOT_MET
 
 
 def groups_of(instance: Instance) -> list[UnitGroup]:
     """Groups of equivalent units, in the order of the first of each group."""
-    equal: dict[t.Hashable, list[Unit]] = {}
-    for unit in instance.units:
-        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
     accepting = [frozenset(matcher.devices) for matcher in instance.matchers]
     return [
         UnitGroup(tuple(units), frozenset().union(*(accepting[one] for one in matchers)))
-        for units in equal.values()
+        for units in equal_units(instance, instance.units)
         for matchers in [_matchers(instance, units[0])]
     ]
 
@@ -99,7 +96,7 @@ def kinds_of(
         if len(here) > 1:
             return None
         node_of.append(next(iter(here), None))
-    parts = _DisjointSets(len(instance.devices))
+    parts = DisjointSets(len(instance.devices))
     for devices in objective.partitions.values():
         if len({node_of[device] for device in devices}) > 1:
             return None
@@ -114,7 +111,7 @@ def kinds_of(
 
 
 def _join(
-    instance: Instance, group: UnitGroup, node_of: t.Sequence[str | None], parts: _DisjointSets
+    instance: Instance, group: UnitGroup, node_of: t.Sequence[str | None], parts: DisjointSets
 ) -> None:
     """Join the devices that one unit of a group may need together."""
     unit = group.units[0]
@@ -159,23 +156,25 @@ def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
     )
 
 
-class _DisjointSets:
-    """Disjoint sets of devices (union-find)."""
+class DisjointSets:
+    """Disjoint sets of positions, such as of devices (union-find)."""
 
-    def __init__(self, devices: int) -> None:
-        self._parent = list(range(devices))
+    def __init__(self, size: int) -> None:
+        self._parent = list(range(size))
 
-    def join(self, devices: t.Iterable[int]) -> None:
+    def join(self, members: t.Iterable[int]) -> None:
+        """Make the sets of these members one."""
         first: int | None = None
-        for device in devices:
-            root = self._root(device)
+        for member in members:
+            root = self.root(member)
             if first is None:
                 first = root
             elif root != first:
                 first, later = min(first, root), max(first, root)
                 self._parent[later] = first
 
-    def _root(self, device: int) -> int:
+    def root(self, device: int) -> int:
+        """The smallest member of the set."""
         while self._parent[device] != device:
             self._parent[device] = self._parent[self._parent[device]]
             device = self._parent[device]
@@ -186,7 +185,7 @@ class _DisjointSets:
         found: dict[int, tuple[str, list[int]]] = {}
         for device, node in enumerate(node_of):
             if node is not None:
-                found.setdefault(self._root(device), (node, []))[1].append(device)
+                found.setdefault(self.root(device), (node, []))[1].append(device)
         return [Component(node, tuple(devices)) for node, devices in found.values()]
 
 
@@ -208,10 +207,7 @@ class _Classifier:
         for held in self.instance.held:
             self._held.setdefault(held.device, []).append(held)
         claims = [self.instance.claims[claim] for unit in units for claim in unit.claims]
-        self._compared = sorted(
-            {one.attribute for claim in claims for one in claim.constraints}
-            | {attribute for unit in units for _kind, attribute, _members in unit.common}
-        )
+        self._compared = sorted({one.attribute for claim in claims for one in claim.constraints})
         self._spread = any(len(unit.claims) > 1 for unit in units) or not all(
             map(is_for_one_device, claims)
         )

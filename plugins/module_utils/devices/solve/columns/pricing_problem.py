@@ -19,10 +19,8 @@ from ....base.libraries import cp_model
 from ...model.model import Alternative, Claim, ClaimAllocation, Instance, Pick, Request, Unit
 from ...model.objective import Objective
 from ...model.usage import Usage
-from ..fleet_model import FleetModel
-from ..lexicographic import Work
-from ..node_model import Place
-from ..search import Candidates
+from ..fleet_model import FleetModel, Work
+from ..search import Candidates, State
 from .components import ComponentKind, UnitGroup, is_for_one_device
 
 # Levels that are sums over components: rank, watts, fragmentation and closeness.
@@ -81,7 +79,7 @@ class Costs:
             unit = self._groups[group].units[0]
             first = len(claims)
             claims += [self._claims[claim] for claim in unit.claims]
-            units.append(Unit("", tuple(range(first, len(claims)))))
+            units.append(Unit(tuple(range(first, len(claims)))))
         task = dataclasses.replace(self._kind.instance, claims=tuple(claims), units=tuple(units))
         values = Objective(task).values([one for _group, given in content for one in given])
         return tuple(value - empty for value, empty in zip(values[SUMS], self._empty))
@@ -187,19 +185,16 @@ class _Builder:
                 many = dataclasses.replace(alternative, maximum=self.most[group])
                 claim = Claim("", "", (Request("", (many,)),))
                 for _time in range(self._times(alternative, self.most[group])):
-                    self._add_unit(group, number, [claim], ())
+                    self._add_unit(group, number, [claim])
             return
         for _copy in range(self.most[group]):
-            self._add_unit(group, None, claims, units[0].common)
+            self._add_unit(group, None, claims)
 
-    def _add_unit(
-        self, group: int, way: int | None, claims: t.Sequence[Claim], common: t.Any
-    ) -> None:
+    def _add_unit(self, group: int, way: int | None, claims: t.Sequence[Claim]) -> None:
         first = len(self._claims)
         self._claims += claims
         # The model orders equivalent units only if they have equal priorities.
-        positions = tuple(range(first, len(self._claims)))
-        unit = Unit("", positions, priority=group, common=common)
+        unit = Unit(tuple(range(first, len(self._claims))), priority=group)
         self._units.append(unit)
         self._meaning[id(unit)] = group, way
         self._uses += sum(
@@ -257,12 +252,10 @@ class _Builder:
 
     def model(self) -> FleetModel:
         places = [(unit, (self._node.name,)) for unit in self._units]
-        return _OfACell(
-            self._task, self.usage, self._candidates, self.objective, places, self._is_many
+        state = State(self._task, self.usage, self._candidates)
+        return FleetModel(
+            state, self.objective, places, lambda unit: self._meaning[id(unit)][1] is not None
         )
-
-    def _is_many(self, unit: Unit) -> bool:
-        return self._meaning[id(unit)][1] is not None
 
     def counts(self, fleet: FleetModel) -> dict[int, t.Any]:
         """Number of units of each group in the component, as expressions."""
@@ -300,22 +293,3 @@ class _Builder:
                 one = Pick(0, way, chosen.device, chosen.portions)
                 found.append((group, (ClaimAllocation(place.node, (one,)),)))
         return tuple(found)
-
-
-class _OfACell(FleetModel):
-    """One component, in which aggregated claims do not count as one unit with many devices."""
-
-    def __init__(
-        self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
-        objective: Objective,
-        places: t.Sequence[tuple[Unit, tuple[str, ...]]],
-        is_many: t.Callable[[Unit], bool],
-    ) -> None:
-        self._is_many = is_many
-        super().__init__(instance, usage, candidates, objective, places)
-
-    def _can_spread(self, place: Place) -> bool:
-        return not self._is_many(place.unit) and super()._can_spread(place)
