@@ -10,12 +10,31 @@ import typing as t
 from ..base.errors import ApiError
 from ..base.json_types import MutableObject
 from ..kube.client import Kube
-from ..scheduling.plan import PlannedMove
+from ..power.rebalance import surely_movable
 
 _TOO_MANY_REQUESTS = 429
 
 # ``evicted``: the pod is gone, but its replacement is not on the target.
 Fate = t.Literal["moved", "evicted", "refused", "stopped", "skipped", "left"]
+
+
+class Planned(t.Protocol):
+    """A running pod whose eviction is planned; ``source`` is its node. ``uid`` None is any."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def pod(self) -> str: ...
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def uid(self) -> str | None: ...
+
+    @property
+    def path(self) -> str: ...
 
 
 class NotMade(Exception):
@@ -24,6 +43,21 @@ class NotMade(Exception):
     def __init__(self, fate: Fate, reason: str) -> None:
         super().__init__(reason)
         self.fate: Fate = fate
+
+
+def find_planned(kube: Kube, planned: Planned, scheduler_name: str) -> MutableObject:
+    """The pod, if it is still the planned one and may be evicted. Raises NotMade and ApiError."""
+    pod = kube.find(planned.path)
+    if pod is None:
+        raise NotMade("skipped", "the pod is gone")
+    if planned.uid not in (None, "", pod["metadata"]["uid"]):
+        raise NotMade("skipped", "the pod was replaced by another of the same name")
+    if pod["spec"].get("nodeName") != planned.source:
+        raise NotMade("skipped", f"the pod is no longer on node {planned.source}")
+    if not surely_movable(pod, scheduler_name):
+        reason = "the pod would not come back to this scheduler, or must not be evicted"
+        raise NotMade("skipped", reason)
+    return pod
 
 
 def forbidden(reason: str) -> str:
@@ -50,7 +84,7 @@ class Evictions:
         found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
         return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
 
-    def evict(self, move: PlannedMove, pod: MutableObject, dry_run: bool = False) -> None:
+    def evict(self, move: Planned, pod: MutableObject, dry_run: bool = False) -> None:
         """Raises NotMade if the API refuses."""
         options: MutableObject = {"preconditions": {"uid": pod["metadata"]["uid"]}}
         if dry_run:
@@ -74,10 +108,10 @@ class Evictions:
         if not dry_run:
             self._note_leaving(move, pod)
 
-    def _note_leaving(self, move: PlannedMove, pod: MutableObject) -> None:
+    def _note_leaving(self, move: Planned, pod: MutableObject) -> None:
         self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
 
-    def _has_gone(self, move: PlannedMove, pod: MutableObject, error: ApiError) -> bool:
+    def _has_gone(self, move: Planned, pod: MutableObject, error: ApiError) -> bool:
         """Whether the eviction took effect despite its lost answer. Raises ApiError."""
         if error.status and error.status < 500:
             return False

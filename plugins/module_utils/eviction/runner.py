@@ -19,13 +19,12 @@ from ..bind.binding import bind_all, guarded_but_failures
 from ..kube.client import Kube
 from ..kube.lease import LeaseLost
 from ..kube.pod_bulk import without_bulk
-from ..power.rebalance import surely_movable
 from ..scheduling.budgets import Budgets
 from ..scheduling.nominated_pods import NominatedPod
 from ..scheduling.peers import pod_facts
 from ..scheduling.plan import Placement, PlannedMove, Step
 from ..scheduling.pod_reader import is_pending
-from .evictions import Evictions, Fate, NotMade, forbidden
+from .evictions import Evictions, Fate, NotMade, find_planned, forbidden
 
 _PAUSE_SECONDS = 0.5
 
@@ -109,7 +108,7 @@ class Mover:
         pods: list[MutableObject] = []
         for move in step.moves:
             try:
-                pods.append(self._look(move))
+                pods.append(find_planned(self._kube, move, self._options["scheduler_name"]))
                 self._prospect.move(move, pods[-1])
                 if len(pods) > 1:
                     self._count_budgets(pods)
@@ -144,7 +143,7 @@ class Mover:
     def _make(self, step: Step, move: PlannedMove, begun: bool) -> Outcome:
         """Move one pod. An infeasible move ends a begun step and the run."""
         try:
-            pod = self._look(move)
+            pod = find_planned(self._kube, move, self._options["scheduler_name"])
             self._wait_for_room(move, pod)
             siblings = {item["metadata"]["uid"] for item in self._waiting(move, pod)}
             self._evictions.evict(move, pod)
@@ -156,20 +155,6 @@ class Mover:
             return replace(failed, fate="stopped") if ends else failed
         name = str(replacement["metadata"]["name"])
         return Outcome(step.number, move, "moved", replacement=name)
-
-    def _look(self, move: PlannedMove) -> MutableObject:
-        """The pod, if it is still the planned one."""
-        pod = self._kube.find(move.path)
-        if pod is None:
-            raise NotMade("skipped", "the pod is gone")
-        if move.uid not in (None, "", pod["metadata"]["uid"]):
-            raise NotMade("skipped", "the pod was replaced by another of the same name")
-        if pod["spec"].get("nodeName") != move.source:
-            raise NotMade("skipped", f"the pod is no longer on node {move.source}")
-        if not surely_movable(pod, self._options["scheduler_name"]):
-            reason = "the pod would not come back to this scheduler, or must not be evicted"
-            raise NotMade("skipped", reason)
-        return pod
 
     def _wait_for_room(self, move: PlannedMove, pod: MutableObject) -> None:
         """Wait until the target accepts the pod, as long as evicted pods there are stopping."""
