@@ -133,6 +133,13 @@ def _tell(
         "evictions": list(told.evictions),
     }
     run.log.results["limits"] = body
+    run.log.summary["limiting"] = {
+        "cap": body["cap"],
+        "evict": body["evict"],
+        "capped": sorted(capping.caps),
+        "evicted": sum(one["outcome"] == "evicted" for one in told.evictions),
+        "domains": body["domains"],
+    }
     run.write("limits", {**body, "errors": [*capping.errors, *told.errors]})
 
 
