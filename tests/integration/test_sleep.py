@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import typing as t
@@ -25,16 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    POWER_SECRET_ANNOTATION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import (
-    reconcile,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    RESOURCE_KIND,
-    path_of,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.execution import Executor
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Change
@@ -55,11 +45,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from lab.process import wait_until
-from support.power_switching import accounts
+from support.fleet_of_machines import FleetOfMachines
 from support.sleeping_lab import LABEL, SleepingLab
 
 Json = dict[str, t.Any]
-DEFINITIONS = Path(__file__).resolve().parents[2] / "roles" / "crds" / "files"
 RECORD = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
 
 
@@ -524,73 +513,15 @@ def test_two_runs_at_once_are_refused(sleeping: SleepingLab) -> None:
         sleeping.kube.request("DELETE", f"{lease}/wattwise-sleep")
 
 
-class SleepingFleet:
-    """A PowerFleet of the machines, whose runs have their NodeConfigs and accounts."""
-
-    def __init__(self, sleeping: SleepingLab, folder: Path) -> None:
-        self.sleeping, self.kube, self.folder = sleeping, sleeping.kube, folder
-        self.path = path_of(sleeping.namespace, "fleet")
-
-    def create(self) -> None:
-        lab, namespace = self.sleeping.lab, self.sleeping.namespace
-        names = ("wattwise.github.io_powerfleets.yaml", "wao.bitmedia.co.jp_nodeconfigs.yaml")
-        sources = [str(DEFINITIONS / name) for name in names]
-        apply({"kubeconfig": lab.kubeconfig, "src": sources, "wait": True})
-        fleet = {
-            "apiVersion": "wattwise.github.io/v1alpha1",
-            "kind": "PowerFleet",
-            "metadata": {"name": "fleet", "namespace": namespace},
-            "spec": {
-                "nodeSelector": {"matchLabels": {LABEL: namespace}},
-                "placement": {"schedulerName": f"s-{namespace}"},
-                "sleep": {"mode": "on", "nodeSelector": f"{LABEL}={namespace}"},
-            },
-        }
-        manifests = [*self._secrets(), *self._node_configs(), fleet]
-        apply({"kubeconfig": lab.kubeconfig, "manifests": manifests})
-
-    def _secrets(self) -> list[Json]:
-        authority = self.sleeping.lab.state.ca_certificate.read_text()
-        return [
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": name, "namespace": self.sleeping.namespace},
-                "stringData": {**account, "ca.crt": authority},
-            }
-            for name, account in accounts(self.sleeping.machines[0]).items()
-        ]
-
-    def _node_configs(self) -> list[Json]:
-        found = self.sleeping.snapshot()["node_configs"]
-        for config in found:
-            config["metadata"] = {
-                "name": config["metadata"]["name"],
-                "namespace": self.sleeping.namespace,
-                "annotations": {POWER_SECRET_ANNOTATION: "switcher"},
-            }
-            config["spec"]["metricsCollector"]["inletTemp"]["basicAuthSecret"] = {"name": "reader"}
-        return list(found)
-
-    def run(self) -> Json:
-        given = {"kubeconfig": self.sleeping.lab.kubeconfig, "run_dir": str(self.folder)}
-        return reconcile({**given, "namespace": self.sleeping.namespace, "name": "fleet"})
-
-
 @pytest.fixture
-def fleet(sleeping: SleepingLab, tmp_path: Path) -> Iterator[SleepingFleet]:
-    found = SleepingFleet(sleeping, tmp_path)
-    found.create()
-    yield found
-    if found.kube.find(found.path) is not None:
-        none = {"metadata": {"finalizers": None}}
-        found.kube.request("PATCH", found.path, none, MERGE_CONTENT_TYPE)
-        with contextlib.suppress(ApiError):
-            found.kube.request("DELETE", found.path)
+def fleet(sleeping: SleepingLab, tmp_path: Path) -> Iterator[FleetOfMachines]:
+    with FleetOfMachines(sleeping, tmp_path) as found:
+        found.create(sleep={"mode": "on", "nodeSelector": f"{LABEL}={sleeping.namespace}"})
+        yield found
 
 
 def test_a_deleted_fleet_goes_when_its_machines_are_awake(
-    sleeping: SleepingLab, fleet: SleepingFleet
+    sleeping: SleepingLab, fleet: FleetOfMachines
 ) -> None:
     fleet.run()
     assert fleet.kube.get(fleet.path)["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
@@ -609,7 +540,7 @@ def test_a_deleted_fleet_goes_when_its_machines_are_awake(
 
 
 def test_a_deleted_fleet_leaves_a_machine_with_a_hold(
-    sleeping: SleepingLab, fleet: SleepingFleet
+    sleeping: SleepingLab, fleet: FleetOfMachines
 ) -> None:
     fleet.run()
     sleeping.run()
