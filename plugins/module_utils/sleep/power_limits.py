@@ -18,6 +18,7 @@ from ..power.constraints.instance import Instance
 from ..power.limits.domains import Limited, with_limits
 from ..power.limits.enforcement import DomainPower
 from ..power.model.assignment import Assignment
+from ..solving.arrays import Booleans
 from .machine import Phase
 from .state import Decision, FleetState, PlannedMove, Transition
 
@@ -104,13 +105,14 @@ def with_sleepers_told(
     ``narrowed`` is the state ``with_headroom``, and ``decide_without`` decides without limits.
     """
     before, after = state.assignment.problem, narrowed.assignment.problem
-    closed: t.Sequence[bool] = (before.limit > after.limit).any(axis=0).tolist()
+    is_narrower: Booleans = before.limit > after.limit
+    closed = is_narrower.sum(axis=0)
     reasons: dict[int, str] = {}
     for one in decision.stay:
         nodes = before.instance.nodes[one.node], after.instance.nodes[one.node]
         if one.word == "asleep" and nodes[1].unschedulable and not nodes[0].unschedulable:
             reasons[one.node] = _NO_BOOT
-        elif one.word == "asleep" and closed[one.node]:
+        elif one.word == "asleep" and closed[one.node] > 0:
             reasons[one.node] = _NO_PODS
     if not reasons or reasons.keys().isdisjoint(one.node for one in decide_without().wake):
         return decision
