@@ -179,6 +179,7 @@ class CapChanges:
         self._capping, self._plan = capping, plan
         self.changes = capping.changes(plan)
         self.done: list[str] = []
+        self.is_taken_over = False
         self._former = dict(capping.caps)
 
     def holding(self, name: str) -> float | None:
@@ -213,6 +214,12 @@ class CapChanges:
                 before = cap.before_watts if before is None else before
                 earlier = tuple(one for one in cap.sent_watts if one != watts)
             caps[name] = Cap(watts, before, earlier, capping.owner)
+
+    def leave_to_another_run(self) -> None:
+        """Change nothing, as another run changes the same entries."""
+        self._capping.caps.clear()
+        self._capping.caps.update(self._former)
+        self.is_taken_over = True
 
     def carry_out(self) -> Result:
         """Set the limits; the caps in force follow what the BMCs accepted."""

@@ -23,7 +23,7 @@ from ...eviction import eviction
 from ...eviction.departures import Departure, evict_pods
 from ...eviction.evictions import Fate
 from ...kube.events import Event
-from ...kube.lease import LeaseHeld
+from ...kube.lease import LeaseHeld, LeaseLost
 from ...nodeconfig.readings import Readings
 from ...power import placement
 from ...power.limits.caps import CapPlan
@@ -229,6 +229,9 @@ class Evicting:
             ).fates
         except (TakenOver, LeaseHeld) as error:
             given = [("left", str(error)) for _one in departures]
+        except LeaseLost as error:
+            fates = error.fields.get("departures") or ["left"] * len(departures)
+            given = [(fate, "" if fate == "evicted" else str(error)) for fate in fates]
         except ApiError as error:
             given = [("refused", str(error)) for _one in departures]
         left = {one.source for one, (fate, _reason) in zip(departures, given) if fate == "evicted"}

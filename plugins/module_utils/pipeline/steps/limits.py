@@ -55,9 +55,9 @@ def keep_limits(
             plan = capping.plan_without(found) if mode == "off" else capping.plan(found, curves())
         changes = CapChanges(capping, plan)
         _warn_of_stuck(capping, mode)
-        result = _change(run, capping, changes, record, entries) if mode != "dry_run" else _NOTHING
+        result = _NOTHING if mode == "dry_run" else _change(run, capping, changes, record, entries)
         told = NO_EVICTIONS
-        if limits.has_watts and options["evict"] != "off":
+        if limits.has_watts and options["evict"] != "off" and not changes.is_taken_over:
             evicting = Evicting(run, cluster, capping, entries, (readings(), curves()))
             told = evicting.evict(found, changes, plan, record)
         domains = _domains(found, plan, capping, told)
@@ -102,6 +102,7 @@ def _change(
         keep()
     except TakenOver as error:
         context.warn(str(error))
+        changes.leave_to_another_run()
         return _NOTHING
     if not changes.changes:
         return _NOTHING

@@ -20,11 +20,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import fresh_values
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import capping
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import (
+    capping,
+    limit_evictions,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import limits as step
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control import limiting
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
@@ -549,6 +553,22 @@ def test_the_next_run_waits_for_readings_that_show_the_evictions(rack: Rack) -> 
     assert rack.recorded == {}
 
 
+@pytest.mark.parametrize(("lost_after", "outcome"), [(0, "left"), (1, "evicted")])
+def test_a_lease_that_is_lost_leaves_the_rest_and_tells_what_was_done(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, lost_after: int, outcome: str
+) -> None:
+    def lose(*_given: t.Any, **_more: t.Any) -> t.Any:
+        fates = ["evicted"] * lost_after
+        raise LeaseLost("the Lease was not renewed", **({"departures": fates} if fates else {}))
+
+    with_pods(rack, low=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(limit_evictions, "evict_pods", lose)
+        result = rack.run(evicting(rack.total - 30.0))
+    assert outcomes(result) == {"low": outcome}
+    assert bool(rack.recorded) == bool(lost_after)
+
+
 def test_no_run_evicts_more_than_its_bound(rack: Rack) -> None:
     with_pods(rack, one=0, two=0, three=0)
     rack.run(evicting(rack.total - 250.0, max_evictions=2))
@@ -574,8 +594,10 @@ def test_two_runs_at_once_never_cap_the_same_machine(rack: Rack) -> None:
         rack.cluster.change_record({rack.names[0]: theirs})
 
     rack.cluster.intrude = intrude
-    result = rack.run(limits(0.95 * rack.total))
-    assert (rack.caps, result["changed"]) == ({}, False)
+    with_pods(rack, low=0)
+    result = rack.run(evicting(0.95 * rack.total, cap="on"))
+    assert (rack.caps, result["changed"], result["limits"]["caps"]) == ({}, False, [])
+    assert rack.cluster.evicted == []
     [warning] = [one for one in rack.warnings if one.startswith("Another run changes")]
     assert rack.names[0] in warning
     rack.cluster.change_record({rack.names[0]: None})
