@@ -36,7 +36,8 @@ options:
         nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices to waiting
         pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
         V(sleep) switches machines off that are not needed, and on again (O(sleep.mode)). V(limits)
-        caps machines that draw more than a limit (O(limits.cap)).
+        caps machines that draw more than a limit (O(limits.cap)), and evicts pods where no cap is
+        enough (O(limits.evict)).
       - With O(sleep.mode=with_approval), V(store_sleep) stores the plan of machines to switch off
         (O(store)), so that a person can approve it. V(restore_sleep) reads a stored plan
         (O(restore)), and V(sleep) then carries it out, unless the state has moved on.
@@ -519,9 +520,10 @@ options:
       - A limit below the idle power, and one of a rack or type that no node has, is a warning and a
         finding in the plan.
       - The V(limits) step caps only machines with a fresh reading, a power curve, and a BMC that
-        reports the C(systemUUID) of the Node; machines that sleep keep their state. It needs
-        O(run_dir), where C(limits.json) has the caps in force. O(read) has the accounts of the BMCs,
-        and an account for changes, as for M(wattwise.kube.redfish_power_limit).
+        reports the C(systemUUID) of the Node; machines that sleep keep their state. The ConfigMap
+        C(wattwise-limits) in O(lease_namespace) has the caps in force, so that any later run ends
+        them. O(read) has the accounts of the BMCs, and an account for changes, as for
+        M(wattwise.kube.redfish_power_limit).
     type: dict
     default: {}
     suboptions:
@@ -562,6 +564,22 @@ options:
         type: str
         default: dry_run
         choices: ['off', dry_run, 'on']
+      evict:
+        description:
+          - What the step V(limits) does while machines draw more than a limit in W that no cap
+            covers, also because O(limits.cap) is V(off). V(dry_run) says which pods would be
+            evicted. V(on) evicts them; their replacements wait for the next plan. V(off) evicts no
+            pod for a limit.
+          - Caps come first, so that with O(limits.cap=dry_run) evictions are only told.
+          - Pods leave that rebalancing could move, within their disruption budgets; the lowest
+            priority first, of these best-effort before burstable before guaranteed pods.
+        type: str
+        default: "off"
+        choices: ['off', dry_run, 'on']
+      max_evictions:
+        description: Number of pods that one run evicts for limits at most.
+        type: int
+        default: 5
       # end generated
   store:
     description:
@@ -1118,27 +1136,38 @@ evict:
     stopped:
 limits:
   description:
-    - The limits that machines exceed (C(above)), the caps to set and to remove (C(changes), V(null)
-      watts without any limit), and the caps of the step that are in force (C(caps)).
+    - C(domains) has the power draw of racks and of the fleet with a limit, and that of nodes above
+      theirs. C(state) is C(within), C(above), or C(unknown) without all readings, and
+      C(uncovered_watts) are those that no cap covers. C(capped) and C(evicted) count caps in force
+      and evictions of this run.
+    - C(changes) are the caps to set and to remove, V(null) watts without any limit. C(caps) are those
+      of the step that are in force. C(evictions) are pods that leave for a limit; the C(outcome) of
+      a dry run is C(planned).
   returned: when step V(limits) ran, and a limit in W holds or a cap is in force
   type: dict
   sample:
-    above:
-      - kind: rack
-        limit_watts: 4000.0
-        name: r2
-        uncovered_watts: 0.0
-        watts: 4210.0
     cap: "on"
     caps:
       - before_watts: null
         earlier_watts: []
         name: node-7
+        owner: playbook
         watts: 310.0
     changes:
       - done: true
         name: node-7
         watts: 310.0
+    domains:
+      - capped: 1
+        evicted: 0
+        kind: rack
+        limit_watts: 4000.0
+        name: r2
+        state: above
+        uncovered_watts: 0.0
+        watts: 4210.0
+    evict: "off"
+    evictions: []
 sleep:
   description:
     - C(machines) has each machine of the run with its C(phase), and a C(word) and a sentence

@@ -44,6 +44,7 @@ UNUSED = {
     Permission(
         "", "configmaps", "update"
     ): "the record is made by one binding and changed by the next",
+    Permission("", "configmaps", "patch"): "no machine of the fleet is capped",
     Permission("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
     Permission(
         "wao.bitmedia.co.jp", "nodeconfigs", "get"

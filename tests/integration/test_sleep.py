@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import typing as t
@@ -25,17 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    POWER_SECRET_ANNOTATION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import OWNER
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import (
-    reconcile,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    RESOURCE_KIND,
-    path_of,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.execution import Executor
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Change
@@ -56,11 +45,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from lab.process import wait_until
-from support.power_switching import accounts
+from support.fleet_of_machines import FleetOfMachines
 from support.sleeping_lab import LABEL, SleepingLab
 
 Json = dict[str, t.Any]
-DEFINITIONS = Path(__file__).resolve().parents[2] / "roles" / "crds" / "files"
 RECORD = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
 
 
@@ -525,96 +513,27 @@ def test_two_runs_at_once_are_refused(sleeping: SleepingLab) -> None:
         sleeping.kube.request("DELETE", f"{lease}/wattwise-sleep")
 
 
-class SleepingFleet:
-    """A PowerFleet of the machines, whose runs have their NodeConfigs and accounts."""
-
-    def __init__(self, sleeping: SleepingLab, folder: Path, name: str = "fleet") -> None:
-        self.sleeping, self.kube, self.folder = sleeping, sleeping.kube, folder
-        self.name, self.path = name, path_of(sleeping.namespace, name)
-
-    def create(self, label: str = "") -> None:
-        """The fleet of the nodes with this value of LABEL, by default of the lab's machines."""
-        lab, namespace = self.sleeping.lab, self.sleeping.namespace
-        names = ("wattwise.github.io_powerfleets.yaml", "wao.bitmedia.co.jp_nodeconfigs.yaml")
-        sources = [str(DEFINITIONS / name) for name in names]
-        apply({"kubeconfig": lab.kubeconfig, "src": sources, "wait": True})
-        fleet = {
-            "apiVersion": "wattwise.github.io/v1alpha1",
-            "kind": "PowerFleet",
-            "metadata": {"name": self.name, "namespace": namespace},
-            "spec": {
-                "nodeSelector": {"matchLabels": {LABEL: label or namespace}},
-                "placement": {"schedulerName": f"s-{namespace}"},
-                "sleep": {"mode": "on", "nodeSelector": f"{LABEL}={namespace}"},
-            },
-        }
-        manifests = [*self._secrets(), *self._node_configs(), fleet]
-        apply({"kubeconfig": lab.kubeconfig, "manifests": manifests})
-
-    def _secrets(self) -> list[Json]:
-        authority = self.sleeping.lab.state.ca_certificate.read_text()
-        return [
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": name, "namespace": self.sleeping.namespace},
-                "stringData": {**account, "ca.crt": authority},
-            }
-            for name, account in accounts(self.sleeping.machines[0]).items()
-        ]
-
-    def _node_configs(self) -> list[Json]:
-        found = self.sleeping.snapshot()["node_configs"]
-        for config in found:
-            config["metadata"] = {
-                "name": config["metadata"]["name"],
-                "namespace": self.sleeping.namespace,
-                "annotations": {POWER_SECRET_ANNOTATION: "switcher"},
-            }
-            config["spec"]["metricsCollector"]["inletTemp"]["basicAuthSecret"] = {"name": "reader"}
-        return list(found)
-
-    def patch(self, **spec: t.Any) -> None:
-        self.kube.request("PATCH", self.path, {"spec": spec}, MERGE_CONTENT_TYPE)
-
-    def put_to_sleep(self) -> list[str]:
-        """The machines that sleep after a run with this fleet as their owner."""
-        self.run()
-        self.sleeping.run(owner=f"{OWNER}{self.sleeping.namespace}/{self.name}")
-        return self.sleeping.asleep()
-
-    def run(self) -> Json:
-        given = {"kubeconfig": self.sleeping.lab.kubeconfig, "run_dir": str(self.folder)}
-        return reconcile({**given, "namespace": self.sleeping.namespace, "name": self.name})
-
-    def delete(self) -> None:
-        """Delete the fleet without waking its machines."""
-        if self.kube.find(self.path) is not None:
-            none = {"metadata": {"finalizers": None}}
-            self.kube.request("PATCH", self.path, none, MERGE_CONTENT_TYPE)
-            with contextlib.suppress(ApiError):
-                self.kube.request("DELETE", self.path)
+def sleep_of(sleeping: SleepingLab) -> Json:
+    return {"mode": "on", "nodeSelector": f"{LABEL}={sleeping.namespace}"}
 
 
 @pytest.fixture
-def fleet(sleeping: SleepingLab, tmp_path: Path) -> Iterator[SleepingFleet]:
-    found = SleepingFleet(sleeping, tmp_path)
-    found.create()
-    yield found
-    found.delete()
+def fleet(sleeping: SleepingLab, tmp_path: Path) -> Iterator[FleetOfMachines]:
+    with FleetOfMachines(sleeping, tmp_path) as found:
+        found.create(sleep=sleep_of(sleeping))
+        yield found
 
 
 @pytest.fixture
-def older(sleeping: SleepingLab, tmp_path: Path) -> Iterator[SleepingFleet]:
+def older(sleeping: SleepingLab, tmp_path: Path) -> Iterator[FleetOfMachines]:
     """A fleet that is created before the other one, and has none of its machines."""
-    found = SleepingFleet(sleeping, tmp_path, "earlier")
-    found.create("others")
-    yield found
-    found.delete()
+    with FleetOfMachines(sleeping, tmp_path, "earlier") as found:
+        found.create("others", sleep=sleep_of(sleeping))
+        yield found
 
 
 def test_a_deleted_fleet_goes_when_its_machines_are_awake(
-    sleeping: SleepingLab, fleet: SleepingFleet
+    sleeping: SleepingLab, fleet: FleetOfMachines
 ) -> None:
     fleet.run()
     assert fleet.kube.get(fleet.path)["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
@@ -633,7 +552,7 @@ def test_a_deleted_fleet_goes_when_its_machines_are_awake(
 
 
 def test_a_deleted_fleet_leaves_a_machine_with_a_hold(
-    sleeping: SleepingLab, fleet: SleepingFleet
+    sleeping: SleepingLab, fleet: FleetOfMachines
 ) -> None:
     fleet.run()
     sleeping.run()
@@ -645,7 +564,7 @@ def test_a_deleted_fleet_leaves_a_machine_with_a_hold(
     assert len(sleeping.asleep()) == 2
 
 
-def _are_awake_after_a_run(sleeping: SleepingLab, fleet: SleepingFleet) -> bool:
+def _are_awake_after_a_run(sleeping: SleepingLab, fleet: FleetOfMachines) -> bool:
     fleet.run()
     return set(sleeping.phases().values()) == {"awake"}
 
@@ -656,10 +575,10 @@ def _are_awake_after_a_run(sleeping: SleepingLab, fleet: SleepingFleet) -> bool:
     ids=["dry run", "other nodes"],
 )
 def test_a_fleet_wakes_its_machines_that_no_fleet_handles_any_more(
-    sleeping: SleepingLab, fleet: SleepingFleet, spec: Json
+    sleeping: SleepingLab, fleet: FleetOfMachines, spec: Json
 ) -> None:
     assert len(fleet.put_to_sleep()) == 2
-    fleet.patch(**spec)
+    fleet.patch({"spec": spec})
     fleet.run()
     assert fleet.kube.get(fleet.path)["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
     wait_until(lambda: _are_awake_after_a_run(sleeping, fleet), 90.0, "the wake", interval=1.0)
@@ -669,11 +588,11 @@ def test_a_fleet_wakes_its_machines_that_no_fleet_handles_any_more(
 
 
 def test_a_deleted_fleet_wakes_machines_that_an_older_fleet_in_dry_run_took_over(
-    sleeping: SleepingLab, older: SleepingFleet, fleet: SleepingFleet
+    sleeping: SleepingLab, older: FleetOfMachines, fleet: FleetOfMachines
 ) -> None:
     asleep = fleet.put_to_sleep()
     taken_over = {"nodeSelector": {"matchLabels": {LABEL: sleeping.namespace}}}
-    older.patch(**taken_over, sleep={"mode": "dry_run"})
+    older.patch({"spec": {**taken_over, "sleep": {"mode": "dry_run"}}})
     fleet.kube.request("DELETE", fleet.path)
     told = fleet.run()
     assert told["found"] and not told["ready"], told

@@ -43,6 +43,34 @@ SUMMARY: Json = {
     "gap": 0.001,
     "bound": 1,
 }
+LIMITING: Json = {
+    "cap": "on",
+    "evict": "dry_run",
+    "capped": ["n1", "n2"],
+    "evicted": 0,
+    "domains": [
+        {
+            "kind": "fleet",
+            "name": "",
+            "limit_watts": 9000.0,
+            "watts": 7000.0,
+            "state": "within",
+            "uncovered_watts": 0.0,
+            "capped": 2,
+            "evicted": 0,
+        },
+        {
+            "kind": "rack",
+            "name": "r1",
+            "limit_watts": 4000.0,
+            "watts": 4120.5,
+            "state": "above",
+            "uncovered_watts": 40.0,
+            "capped": 2,
+            "evicted": 0,
+        },
+    ],
+}
 SLEEP: Json = {
     "mode": "on",
     "awake": 3,

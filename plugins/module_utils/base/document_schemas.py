@@ -264,10 +264,11 @@ _COMPARED = _record(
     },
     {"placed_unpriced": _INTEGER},
 )
+# The nodes that a limit is for; the fleet has no name.
+_DOMAIN: t.Mapping[str, Schema] = {"kind": {"enum": ["node", "rack", "fleet"]}, "name": _TEXT}
 _POWER_LIMIT = _record(
     {
-        "kind": {"enum": ["node", "rack", "fleet"]},
-        "name": _TEXT,
+        **_DOMAIN,
         "limit_watts": _NUMBER,
         "watts_before": _NUMBER,
         "watts_after": _NUMBER,
@@ -447,14 +448,17 @@ SCHEMAS: dict[str, Schema] = {
         "limits",
         {
             "cap": {"enum": ["off", "dry_run", "on"]},
-            "above": _list(
+            "evict": {"enum": ["off", "dry_run", "on"]},
+            "domains": _list(
                 _record(
                     {
-                        "kind": {"enum": ["node", "rack", "fleet"]},
-                        "name": _TEXT,
+                        **_DOMAIN,
                         "limit_watts": _NUMBER,
                         "watts": _NUMBER,
+                        "state": {"enum": ["within", "above", "unknown"]},
                         "uncovered_watts": _NUMBER,
+                        "capped": _INTEGER,
+                        "evicted": _INTEGER,
                     }
                 )
             ),
@@ -466,6 +470,21 @@ SCHEMAS: dict[str, Schema] = {
                         "watts": _NUMBER,
                         "before_watts": _NUMBER_OR_NULL,
                         "earlier_watts": _list(_NUMBER),
+                        "owner": _TEXT,
+                    }
+                )
+            ),
+            # The outcome of ``planned`` is that of a dry run; the domain is that of the limit.
+            "evictions": _list(
+                _record(
+                    {
+                        "namespace": _TEXT,
+                        "pod": _TEXT,
+                        "node": _TEXT,
+                        "priority": _INTEGER,
+                        **_DOMAIN,
+                        "outcome": {"enum": ["planned", "evicted", "refused", "skipped", "left"]},
+                        "reason": _TEXT_OR_NULL,
                     }
                 )
             ),

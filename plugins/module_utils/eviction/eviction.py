@@ -24,12 +24,12 @@ from ..bind.binding import bind_all, guarded_but_failures
 from ..kube.client import Guard, Kube
 from ..kube.lease import LeaseLost, alone
 from ..kube.pod_bulk import without_bulk
-from ..power.rebalance import surely_movable
 from ..scheduling.budgets import Budgets
 from ..scheduling.nominated_pods import NominatedPod
 from ..scheduling.peers import pod_facts
 from ..scheduling.plan import Placement, PlannedMove, Step
 from ..scheduling.pod_reader import is_pending
+from .evictions import Evictions, Fate, NotMade, find_planned, forbidden
 
 SPEC = KUBERNETES.merge(
     LEASE,
@@ -42,9 +42,6 @@ SPEC = KUBERNETES.merge(
 )
 
 _PAUSE_SECONDS = 0.5
-_TOO_MANY_REQUESTS = 429
-# ``evicted``: the pod is gone, but its replacement is not on the target.
-Fate = t.Literal["moved", "evicted", "refused", "stopped", "skipped", "left"]
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,7 @@ class Mover:
         pods: list[MutableObject] = []
         for move in step.moves:
             try:
-                pods.append(self._look(move))
+                pods.append(find_planned(self._kube, move, self._options["scheduler_name"]))
                 self._prospect.move(move, pods[-1])
                 if len(pods) > 1:
                     self._count_budgets(pods)
@@ -222,7 +219,7 @@ class Mover:
     def _make(self, step: Step, move: PlannedMove, begun: bool) -> Outcome:
         """Move one pod. An infeasible move ends a begun step and the run."""
         try:
-            pod = self._look(move)
+            pod = find_planned(self._kube, move, self._options["scheduler_name"])
             self._wait_for_room(move, pod)
             siblings = {item["metadata"]["uid"] for item in self._waiting(move, pod)}
             self._evictions.evict(move, pod)
@@ -234,20 +231,6 @@ class Mover:
             return replace(failed, fate="stopped") if ends else failed
         name = str(replacement["metadata"]["name"])
         return Outcome(step.number, move, "moved", replacement=name)
-
-    def _look(self, move: PlannedMove) -> MutableObject:
-        """The pod, if it is still the planned one."""
-        pod = self._kube.find(move.path)
-        if pod is None:
-            raise NotMade("skipped", "the pod is gone")
-        if move.uid not in (None, "", pod["metadata"]["uid"]):
-            raise NotMade("skipped", "the pod was replaced by another of the same name")
-        if pod["spec"].get("nodeName") != move.source:
-            raise NotMade("skipped", f"the pod is no longer on node {move.source}")
-        if not surely_movable(pod, self._options["scheduler_name"]):
-            reason = "the pod would not come back to this scheduler, or must not be evicted"
-            raise NotMade("skipped", reason)
-        return pod
 
     def _wait_for_room(self, move: PlannedMove, pod: MutableObject) -> None:
         """Wait until the target accepts the pod, as long as evicted pods there are stopping."""
@@ -344,74 +327,3 @@ class _Prospect:
             raise NotMade("skipped", reason)
         self._gone.add(pod["metadata"]["uid"])
         self._arrived.setdefault(move.target, []).append(pod)
-
-
-class NotMade(Exception):
-    """The move is not made; the text is the reason."""
-
-    def __init__(self, fate: Fate, reason: str) -> None:
-        super().__init__(reason)
-        self.fate: Fate = fate
-
-
-def forbidden(reason: str) -> str:
-    """The detail of an eviction that a budget forbids."""
-    return f"a PodDisruptionBudget forbids the eviction: {reason}"
-
-
-class Evictions:
-    """``once`` is a client of the same server without repetitions."""
-
-    def __init__(self, kube: Kube, once: Kube) -> None:
-        self._kube = kube
-        self._once = once
-        # Evicted pods of each node, and their uids, which may take long to stop.
-        self._leaving: dict[str, dict[str, str]] = {}
-
-    @property
-    def have_begun(self) -> bool:
-        """Whether a pod was evicted."""
-        return bool(self._leaving)
-
-    def are_leaving(self, node: str) -> bool:
-        """Whether a pod evicted from the node is still there."""
-        found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
-        return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
-
-    def evict(self, move: PlannedMove, pod: MutableObject, dry_run: bool = False) -> None:
-        """Raises NotMade if the API refuses."""
-        options: MutableObject = {"preconditions": {"uid": pod["metadata"]["uid"]}}
-        if dry_run:
-            options["dryRun"] = ["All"]
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"namespace": move.namespace, "name": move.pod},
-            "deleteOptions": options,
-        }
-        try:
-            # A dry run is no write, and needs no Lease.
-            kube = self._once.guarded(None) if dry_run else self._once
-            kube.request("POST", f"{move.path}/eviction", body)
-        except ApiError as error:
-            if not dry_run and self._has_gone(move, pod, error):
-                return
-            refused = error.status == _TOO_MANY_REQUESTS
-            detail = forbidden(str(error)) if refused else f"the eviction failed: {error}"
-            raise NotMade("refused", detail) from error
-        if not dry_run:
-            self._note_leaving(move, pod)
-
-    def _note_leaving(self, move: PlannedMove, pod: MutableObject) -> None:
-        self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
-
-    def _has_gone(self, move: PlannedMove, pod: MutableObject, error: ApiError) -> bool:
-        """Whether the eviction took effect despite its lost answer. Raises ApiError."""
-        if error.status and error.status < 500:
-            return False
-        found = self._kube.find(move.path)
-        stays = found is not None and found["metadata"]["uid"] == pod["metadata"]["uid"]
-        if stays and not (found or {})["metadata"].get("deletionTimestamp"):
-            return False
-        self._note_leaving(move, pod)
-        return True

@@ -19,7 +19,7 @@ from ..inference.samples import MAX_AGE_SECONDS
 from ..observe import observation
 from ..observe.metering import metering
 from ..power import placement
-from ..power.limits.options import CAP, INLETS, WATTS, PowerLimits
+from ..power.limits.options import INLETS, REMEDIES, WATTS, PowerLimits
 from ..prices import sources as prices
 from ..redfish import models, thermal
 from ..sleep.cluster import options as sleep
@@ -74,7 +74,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         "type_label": {"type": "str", "default": TYPE_LABEL},
     },
     "place": placement.OPTIONS.options,
-    "limits": {**WATTS, **INLETS, **CAP},
+    "limits": {**WATTS, **INLETS, **REMEDIES},
     "store": stored_plan.STORE_OPTIONS,
     "restore": stored_plan.RESTORE_OPTIONS,
     "bind": _of(binding.SPEC, "mark_unplaced", "volume_timeout"),
@@ -162,8 +162,11 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
     PowerLimits.of(options["limits"])
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))
-    if "limits" in steps and options["limits"]["cap"] == "on" and not options["run_dir"]:
-        raise InvalidInput("limits.cap: a later run needs the caps of this one; give run_dir")
+    if options["limits"]["max_evictions"] < 1:
+        raise InvalidInput(
+            f"limits.max_evictions: {options['limits']['max_evictions']} is no bound; give a number "
+            "from 1, or set limits.evict to off"
+        )
     if "sleep" in steps:
         sleep.SleepOptions.of(options["sleep"])
     prices.check_options(options["prices"])

@@ -25,7 +25,7 @@ from . import last_binding
 from .run import Run
 from .steps.bind import Unbound, bind_pods, evict_pods, give_devices
 from .steps.cluster import Cluster, cluster_of_document, read_cluster
-from .steps.limits import cap_machines
+from .steps.limits import keep_limits
 from .steps.machines import given_polls, read_machines
 from .steps.merge import former_samples, keep_observation, merge_readings
 from .steps.meter import meter_pods
@@ -208,4 +208,4 @@ class FleetRun:
         sleep_machines(self.run, self.cluster, known, self.approved)
 
     def _limit(self) -> None:
-        cap_machines(self.run, self.cluster, lambda: self.readings, lambda: self.curves)
+        keep_limits(self.run, self.cluster, lambda: self.readings, lambda: self.curves)

@@ -35,6 +35,9 @@ FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
         "rack_watts": "rackWatts",
         "node_watts": "nodeWatts",
         "inlet_celsius": "inletCelsius",
+        "cap": "cap",
+        "evict": "evict",
+        "max_evictions": "maxEvictions",
     },
     "merge": {
         "min_success": "minSuccess",

@@ -61,6 +61,7 @@ def render(
 ) -> str:
     """The metrics of one run; ``succeeded_at`` is the begin of the last run without a failure."""
     families = [*_of_fleet(fleet), *_of_run(outcome, succeeded_at), *_of_plan(outcome)]
+    families += _of_domains(outcome.summary.get("limiting") or {})
     return _rendered(fleet, [*families, *_of_sleep(outcome.summary.get("sleep") or {})])
 
 
@@ -141,6 +142,26 @@ def _of_limits(limits: t.Iterable[Object]) -> list[Family]:
             "Power draw of a rack or of the fleet with a limit, by the last plan.",
             [(labels, float(one["watts_after"])) for labels, one in named],
         ),
+    ]
+
+
+def _of_domains(limiting: Object) -> list[Family]:
+    """Domains of limits, as the last run measured them."""
+    named = [
+        ({"kind": one["kind"], "domain": one["name"]}, one) for one in limiting.get("domains") or ()
+    ]
+    families = (
+        (
+            "limit_measured_watts",
+            "Measured power draw of a rack, of the fleet, or of a node above its limit.",
+            "watts",
+        ),
+        ("limit_capped_machines", "Machines with a cap for a limit.", "capped"),
+        ("limit_evicted_pods", "Pods that the last run evicted for a limit.", "evicted"),
+    )
+    return [
+        (name, text, [(labels, float(one[key])) for labels, one in named])
+        for name, text, key in families
     ]
 
 

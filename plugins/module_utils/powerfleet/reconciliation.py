@@ -44,6 +44,7 @@ from .status import (
     Outcome,
     ending_status,
     is_due,
+    limits_of,
     sleep_of,
     status_of,
     suspended_status,
@@ -115,12 +116,12 @@ class _Reached:
     """The end of a run: its status, and the fields of its result.
 
     ``heartbeat_seconds`` is None if there was no run. ``nodes`` are the cluster's nodes.
-    ``has_sleepers`` says whether machines of the fleet are still to be woken; None if unknown.
+    ``has_work_to_undo`` says whether machines of the fleet sleep or have a cap; None if unknown.
     """
 
     status: Object
     fields: Result
-    has_sleepers: bool | None = None
+    has_work_to_undo: bool | None = None
     heartbeat_seconds: float | None = None
     nodes: t.Sequence[Object] = ()
 
@@ -180,42 +181,58 @@ def _suspended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
     """Only the status, after machines that sleep were brought back."""
     _keep_period(run, fleet)
     status = suspended_status(fleet)
-    if settings.has_sleepers(fleet):
+    if settings.has_sleepers(fleet) or settings.has_caps(fleet):
         living = fleets_of(run.kube.list(ALL))
-        woken = _wake_all(run, fleet, living, living)
-        if woken.problem:
-            run.context.warn(f"Machines of {fleet.key} were not woken: {woken.problem}")
-        status["sleep"] = woken.sleep
+        undone = _undo_all(run, fleet, living, living)
+        if undone.problem:
+            run.context.warn(f"Machines of {fleet.key} were not woken: {undone.problem}")
+        status = undone.within(status)
         run.applying.add({"changed": True})
     if not run.context.check_mode:
         metrics.write_suspended(run.given["run_dir"], fleet)
-    yield _Reached(status, {"suspended": True}, settings.has_sleepers(fleet, status))
+    yield _Reached(status, {"suspended": True}, _has_work_to_undo(fleet, status))
 
 
 def _ended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
-    """Bring back the machines of a deleted fleet, which goes when none of them sleeps."""
+    """Bring back the machines of a deleted fleet, which goes when none sleeps or has a cap."""
     living = fleets_of(run.kube.list(ALL))
-    woken = _wake_all(run, fleet, [*ownership.heirs(fleet, living), fleet], living)
-    waits = bool(woken.left or woken.problem)
+    undone = _undo_all(run, fleet, [*ownership.heirs(fleet, living), fleet], living)
+    waits = bool(undone.left or undone.capped or undone.problem)
     status = dict(fleet.status)
     if waits:
-        status = {**ending_status(fleet, woken.left, woken.problem), "sleep": woken.sleep}
+        told = ending_status(fleet, undone.left, undone.capped, undone.problem)
+        status = undone.within(told)
     yield _Reached(status, {"suspended": fleet.is_suspended}, waits)
-    if woken.problem:
-        raise Failed("MachinesNotWoken", woken.problem)
+    if undone.problem:
+        raise Failed("MachinesNotWoken", undone.problem)
 
 
-class _Woken(t.NamedTuple):
-    """Part of the status about sleep, machines that are not awake, and the failure of the run."""
+def _has_work_to_undo(fleet: PowerFleet, status: Object) -> bool:
+    return settings.has_sleepers(fleet, status) or settings.has_caps(fleet, status)
 
-    sleep: Object
+
+class _Undone(t.NamedTuple):
+    """Parts of the status, machines that sleep or have a cap, and the failure of the run."""
+
+    parts: Object
     left: t.Sequence[str]
+    capped: t.Sequence[str]
     problem: str
 
+    def within(self, status: Object) -> dict[str, t.Any]:
+        """A status with these parts; an empty part goes."""
+        whole = {**status, **self.parts}
+        return {name: part for name, part in whole.items() if part or name not in self.parts}
 
-def _wake_all(
-    run: Run, fleet: PowerFleet, fleets: t.Sequence[PowerFleet], living: t.Sequence[PowerFleet]
-) -> _Woken:
+
+def _undo_all(
+    run: Run,
+    fleet: PowerFleet,
+    fleets: t.Sequence[PowerFleet],
+    living: t.Sequence[PowerFleet],
+    *,
+    with_caps: bool = True,
+) -> _Undone:
     """Bring back the machines of the fleet among fleets, the first of which owns a node.
 
     Machines that are abandoned among the ``living`` fleets come back, too.
@@ -229,7 +246,7 @@ def _wake_all(
         return replace(scope, nodes=scope.nodes | abandoned)
 
     waking = pipeline_run.Run.of(
-        settings.waking_options(fleet, run.given),
+        settings.undoing_options(fleet, run.given, with_caps=with_caps),
         run.context,
         scope_of,
         owner=f"{ownership.OWNER}{fleet.key}",
@@ -248,7 +265,10 @@ def _wake_all(
         for one in found.get("machines", ())
         if one["phase"] != "awake" and one["name"] not in held
     ]
-    return _Woken(sleep_of(fleet, waking.log.summary), left, problem)
+    summary = waking.log.summary
+    parts = {"sleep": sleep_of(fleet, summary), "limits": limits_of(fleet, summary)}
+    capped = (summary.get("limiting") or {}).get("capped", ())
+    return _Undone(parts, left, capped, problem)
 
 
 @dataclass(frozen=True)
@@ -284,7 +304,7 @@ def _prepared(run: Run, fleet: PowerFleet) -> _Parts:
 def _made(parts: _Parts) -> t.Iterator[_Reached]:
     """All steps, each of which may fail."""
     run, fleet, clock = parts.run, parts.fleet, time.monotonic()
-    if fleet.spec["sleep"]["mode"] == "on":
+    if _needs_finalizer(fleet):
         run.keep_finalizer(is_needed=True)
     _keep_period(run, fleet)
     _execute(parts)
@@ -297,10 +317,11 @@ def _made(parts: _Parts) -> t.Iterator[_Reached]:
     if fleet.spec["sleep"]["mode"] != "dry_run":
         telling.tell_switched(run.reporter, fleet, outcome.switched)
     status = status_of(fleet, outcome)
+    telling.tell_limits(run.reporter, fleet, status)
     yield _Reached(
         status,
         _fields(parts, outcome),
-        settings.has_sleepers(fleet, status) or parts.results.has_abandoned,
+        _has_work_to_undo(fleet, status) or parts.results.has_abandoned,
         run.given["heartbeat_seconds"],
         parts.division.nodes,
     )
@@ -336,8 +357,8 @@ def _report(
     is_ready = any(
         (one["type"], one["status"]) == ("Ready", "True") for one in status.get("conditions", ())
     )
-    may_sleep = fleet.spec["sleep"]["mode"] == "on" and not is_ending(run.resource)
-    keeps = None if reached.has_sleepers is None else may_sleep or reached.has_sleepers
+    may_need = _needs_finalizer(fleet) and not is_ending(run.resource)
+    keeps = None if reached.has_work_to_undo is None else may_need or reached.has_work_to_undo
     return Report(
         {**reached.fields, "ready": is_ready, "status": dict(status)},
         run.status_manifests(dict(status)) if is_told else (),
@@ -384,9 +405,13 @@ def _run_with(
 
 
 def _check_kept(run: Run, fleet: PowerFleet) -> None:
-    """Only a fleet with the finalizer switches machines off, so that its deletion wakes them."""
-    if fleet.spec["sleep"]["mode"] == "on":
+    """Only a fleet with the finalizer switches machines off or caps them; its deletion undoes it."""
+    if _needs_finalizer(fleet):
         run.check_kept()
+
+
+def _needs_finalizer(fleet: PowerFleet) -> bool:
+    return fleet.spec["sleep"]["mode"] == "on" or settings.sets_caps(fleet)
 
 
 def _keep_period(run: Run, fleet: PowerFleet) -> None:
@@ -443,7 +468,7 @@ def _wake_abandoned(parts: _Parts, nodes: t.Sequence[Object]) -> None:
     run, fleet, living = parts.run, parts.fleet, parts.division.fleets
     if not ownership.abandoned(fleet, living, nodes, parts.began.timestamp()):
         return
-    woken = _wake_all(run, fleet, (), living)
+    woken = _undo_all(run, fleet, (), living, with_caps=False)
     parts.results.has_abandoned = bool(woken.left or woken.problem)
     if woken.problem:
         parts.results.fail("sleep", WattwiseError(woken.problem))
@@ -452,7 +477,7 @@ def _wake_abandoned(parts: _Parts, nodes: t.Sequence[Object]) -> None:
 def _without_other_fleets(parts: _Parts, known: Parts) -> Parts:
     """The known parts; of an empty cluster if the fleet has no node and no pod."""
     nodes = known.objects["nodes"]
-    if ownership.selects_any(parts.fleet, nodes):
+    if ownership.selects_any(parts.fleet, nodes) or settings.has_caps(parts.fleet):
         return known
     divided = ownership.divide(parts.division.fleets, nodes, read_waiting_pods(parts.run.kube))
     return known if divided.scope_of(parts.fleet.key).pods else empty()

@@ -30,7 +30,7 @@ RESOURCE_KIND = ResourceKind(
     KIND,
     "wattwise-power-fleet",
     component="wattwise.github.io/power-fleet",
-    # Only while machines may sleep: without the operator it blocks the deletion.
+    # Only while machines may sleep or have caps: without the operator it blocks the deletion.
     finalizer="wattwise.github.io/wake",
 )
 
@@ -44,7 +44,7 @@ RECONCILE_PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 
 # Lists of the status.
 _LISTS = ("conditions", "failing", "unplaced")
-_MAPPINGS = ("nodes", "watts", "hottestInlet", "pods", "sleep", "lastRun")
+_MAPPINGS = ("nodes", "watts", "hottestInlet", "pods", "sleep", "limits", "lastRun")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..base.argspec import KUBERNETES
 from ..base.context import Parameters
 from ..base.errors import InvalidInput
+from ..base.fields.lenient import member
 from ..base.json_types import Object
 from ..fleet.credentials import DEFAULT_KEY
 from ..fleet.urls import origin_of
@@ -57,12 +58,31 @@ def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     # A sleeping machine is woken for waiting pods, so that requests take the step, too.
     if _may_sleep(fleet) if placement["enabled"] else has_sleepers(fleet):
         steps.append("sleep")
+    if (placement["enabled"] and has_limits(fleet)) or has_caps(fleet):
+        steps.append("limits")
     return steps
 
 
 def _may_sleep(fleet: PowerFleet) -> bool:
     sleep = fleet.spec["sleep"]
     return bool(sleep["nodeSelector"] or sleep["mode"] == "off" or has_sleepers(fleet))
+
+
+def has_limits(fleet: PowerFleet) -> bool:
+    """Whether the spec has a limit in W."""
+    limits = fleet.spec["limits"]
+    return any(limits.get(name) for name in ("fleetWatts", "rackWatts", "nodeWatts"))
+
+
+def sets_caps(fleet: PowerFleet) -> bool:
+    """Whether runs of the fleet may set caps."""
+    is_on = fleet.spec["limits"]["cap"] == "on" and fleet.spec["placement"]["enabled"]
+    return is_on and has_limits(fleet)
+
+
+def has_caps(fleet: PowerFleet, status: Object | None = None) -> bool:
+    """Whether a status, the stored one by default, has machines with a cap of the fleet."""
+    return bool(member(fleet.status if status is None else status, "limits", "capped"))
 
 
 def has_sleepers(fleet: PowerFleet, status: Object | None = None) -> bool:
@@ -72,11 +92,16 @@ def has_sleepers(fleet: PowerFleet, status: Object | None = None) -> bool:
     return any(told.get(name) for name in phases)
 
 
-def waking_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
-    """The options of a run that only brings back all machines."""
+def undoing_options(
+    fleet: PowerFleet, options: Parameters, *, with_caps: bool = True
+) -> dict[str, t.Any]:
+    """The options of a run that only brings back machines, and removes all caps of the fleet."""
     given = fleet_options(fleet, Trigger("wake"), options)
     sleep = {**given["sleep"], "mode": "off", "select": ""}
-    return {**given, "steps": ["snapshot", "sleep"], "sleep": sleep}
+    steps = ["snapshot", "sleep"]
+    if with_caps and (sets_caps(fleet) or has_caps(fleet)):
+        steps.append("limits")
+    return {**given, "steps": steps, "sleep": sleep, "limits": {"cap": "off"}}
 
 
 _HANDED_ON = ("lease_namespace", "lease_timeout", "run_dir", "run_process")
@@ -108,7 +133,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "textfile": str(metrics / "predicted.prom"),
             "textfile_labels": labels,
         },
-        "limits": taken_fields(spec["limits"], FIELDS["limits"]),
+        "limits": _limit_options(fleet),
         "bind": taken_fields(spec["placement"], FIELDS["bind"]),
         "devices": {
             **taken_fields(spec["devices"], FIELDS["devices"]),
@@ -120,6 +145,12 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
         "sleep": _sleep_options(fleet),
         "prices": _prices_options(fleet, trigger, options),
     }
+
+
+def _limit_options(fleet: PowerFleet) -> dict[str, t.Any]:
+    """Without placements no curve tells the floor of a cap, so that all caps are removed."""
+    taken = taken_fields(fleet.spec["limits"], FIELDS["limits"])
+    return taken if fleet.spec["placement"]["enabled"] else {"cap": "off"}
 
 
 def _sleep_options(fleet: PowerFleet) -> dict[str, t.Any]:

@@ -15,15 +15,17 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.errors import InvalidInput, TargetError, told_text
-from ..base.fields.lenient import member, number
+from ..base.fields.lenient import member, number, objects
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.resource.conditions import condition, kept, of_generation
 from ..kube.unschedulable import Unplaced
 from ..observe.metering.metering import Metering
+from ..power.limits.domains import names_domain
 from ..sleep.cluster.record import HOLD
 from .ownership import Ownership
 from .resource import PowerFleet
+from .settings import has_caps, has_limits
 
 Status = dict[str, t.Any]
 
@@ -84,17 +86,34 @@ def suspended_status(fleet: PowerFleet) -> Status:
     return unready_status(fleet, "Suspended", sentence)
 
 
-def ending_status(fleet: PowerFleet, left: t.Sequence[str], problem: str) -> Status:
-    """The stored status with the condition of a deleted fleet; ``left`` are not yet awake."""
+def ending_status(
+    fleet: PowerFleet, left: t.Sequence[str], capped: t.Sequence[str], problem: str
+) -> Status:
+    """The stored status with the condition of a deleted fleet.
+
+    ``left`` are machines that are not yet awake, ``capped`` those that still have a cap.
+    """
     if problem:
         return unready_status(fleet, "MachinesNotWoken", problem)
-    more = f" and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
-    sentence = (
-        f"The fleet is deleted as soon as its machines are awake: {', '.join(left[:_MAX_NAMED])}"
-        f"{more}. A machine with the annotation {HOLD} is left as it is."
-    )
+    sentences = []
+    if left:
+        sentences.append(
+            f"The fleet is deleted as soon as its machines are awake: {_named(left)}. A machine with "
+            f"the annotation {HOLD} is left as it is."
+        )
+    if capped:
+        sentences.append(
+            f"The fleet is deleted as soon as the caps are removed of {_named(capped)}. Without a "
+            "NodeConfig the cap of a machine stays and is forgotten."
+        )
+    sentence = " ".join(sentences)
     # Another reason than those of Events about machines: an object has one Event for each reason.
     return unready_status(fleet, "WaitingForMachines", sentence)
+
+
+def _named(names: t.Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(names[:_MAX_NAMED])}{more}"
 
 
 def unready_status(fleet: PowerFleet, reason: str, sentence: str) -> Status:
@@ -120,6 +139,7 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
         "hottestInlet": _hottest(fleet, outcome),
         "pods": _pods(fleet, outcome),
         "sleep": sleep_of(fleet, outcome.summary),
+        "limits": limits_of(fleet, outcome.summary, outcome.unplaced),
         "failing": _failing(fleet, outcome),
         "unplaced": _unplaced(fleet, outcome),
     }
@@ -184,6 +204,7 @@ def _essence(status: Object, stored: Object) -> Status:
         for name, least in (("nodes", 0.5), ("failing", 0.5), ("pods", 1.5), ("watts", 1.0))
     }
     told["sleep"] = _settled_sleep(status.get("sleep") or {}, stored)
+    told["limits"] = _settled_limits(status.get("limits") or {}, stored)
     celsius = member(status, "hottestInlet", "celsius")
     told["hottest"] = {
         "celsius": _settled(celsius, member(stored, "hottestInlet", "celsius"), _NOTABLE_CELSIUS)
@@ -203,6 +224,22 @@ def _settled_sleep(sleep: Object, stored: Object) -> Status:
         "savedWatts": _settled(saved, before, _NOTABLE_WATTS, _NOTABLE_SHARE),
         "message": bool(sleep.get("message")),
     }
+
+
+def _settled_limits(limits: Object, stored: Object) -> Status:
+    """The part about limits with settled power draws; a run without evictions causes no write."""
+    before = {
+        (one.get("kind"), one.get("name")): one
+        for one in objects(member(stored, "limits", "domains"))
+    }
+    domains = []
+    for one in objects(limits.get("domains")):
+        known = before.get((one.get("kind"), one.get("name")), {})
+        watts = _settled(one.get("watts"), known.get("watts"), _NOTABLE_WATTS, _NOTABLE_SHARE)
+        evicted = one.get("evicted") or known.get("evicted")
+        domains.append({**one, "watts": watts, "evicted": evicted})
+    evicted = limits.get("evicted") or member(stored, "limits", "evicted")
+    return {**limits, "domains": domains, "evicted": evicted}
 
 
 def _settled(value: t.Any, stored: t.Any, units: float, share: float = 0.0) -> float | None:
@@ -228,7 +265,7 @@ def _kept(fleet: PowerFleet) -> Status:
     """The stored parts: all of ours except the conditions."""
     names = (
         *("nodes", "curves", "watts", "metering", "hottestInlet"),
-        *("pods", "sleep", "failing", "unplaced", "lastRun"),
+        *("pods", "sleep", "limits", "failing", "unplaced", "lastRun"),
     )
     return {name: fleet.status[name] for name in names if fleet.status.get(name)}
 
@@ -321,6 +358,42 @@ def sleep_of(fleet: PowerFleet, summary: Object) -> Status:
         "savedWatts": round(told["saved_watts"], 1),
         "savedKilowattHours": round(told["saved_joules"] / 3.6e6, 2),
         **({"message": told_text(told["obstacle"])} if told["obstacle"] else {}),
+    }
+
+
+def limits_of(
+    fleet: PowerFleet, summary: Object, unplaced: t.Sequence[Unplaced] | None = None
+) -> Status:
+    """The limits in W with their power draw, of the last run with the step; none without limits."""
+    told = summary.get("limiting")
+    if told is None:
+        is_kept = has_limits(fleet) or has_caps(fleet)
+        return dict(member(fleet.status, "limits") or {}) if is_kept else {}
+    if not told["domains"] and not told["capped"]:
+        return {}
+    first = sorted(
+        told["domains"], key=lambda one: (one["state"] != "above", one["kind"] == "node")
+    )
+    return {
+        "cap": told["cap"],
+        "evict": told["evict"],
+        "capped": len(told["capped"]),
+        "evicted": told["evicted"],
+        "domains": [
+            {
+                "kind": one["kind"],
+                **({"name": one["name"]} if one["name"] else {}),
+                "limitWatts": one["limit_watts"],
+                "watts": one["watts"],
+                "state": one["state"],
+                "capped": one["capped"],
+                "evicted": one["evicted"],
+                "deferredPods": sum(
+                    names_domain(pod.message, one["kind"], one["name"]) for pod in unplaced or ()
+                ),
+            }
+            for one in first[:MAX_LISTED]
+        ],
     }
 
 

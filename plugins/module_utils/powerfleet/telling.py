@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..base.fields.lenient import member
+from ..base.fields.lenient import member, objects, text
 from ..base.json_types import Object
 from ..kube.resource.events import Note, Reporter, shortened
 from .resource import PowerFleet
@@ -41,6 +41,46 @@ def tell_switched(reporter: Reporter, fleet: PowerFleet, transitions: t.Iterable
             notes = shortened([f"{one['name']}: {one['reason']}" for one in arrived])
             is_bad = any(one["warning"] for one in arrived)
             reporter.tell(fleet.as_object, reason, notes, is_bad)
+
+
+def tell_limits(reporter: Reporter, fleet: PowerFleet, status: Object) -> None:
+    """Events about racks that came above their limits or below them, and about evictions."""
+    before = _states_of(fleet.status)
+    found = objects(member(status, "limits", "domains"))
+    above = [one for one in found if one["state"] == "above" and before.get(_key(one)) != "above"]
+    within = [one for one in found if one["state"] == "within" and before.get(_key(one)) == "above"]
+    if above:
+        notes = list(map(_drawn, above))
+        reporter.tell(fleet.as_object, "PowerLimitExceeded", shortened(notes))
+    if within:
+        notes = list(map(_drawn, within))
+        reporter.tell(fleet.as_object, "PowerLimitKept", shortened(notes), is_bad=False)
+    evicted = [one for one in found if one["evicted"]]
+    if evicted:
+        notes = [f"{_title(one)}: {one['evicted']} pods are evicted" for one in evicted]
+        reporter.tell(fleet.as_object, "PodsEvictedForPowerLimit", shortened(notes))
+
+
+def _states_of(status: Object) -> dict[tuple[str, str], str]:
+    domains = objects(member(status, "limits", "domains"))
+    return {_key(one): text(one.get("state")) for one in domains}
+
+
+def _key(domain: Object) -> tuple[str, str]:
+    return text(domain.get("kind")), text(domain.get("name"))
+
+
+def _title(domain: Object) -> str:
+    return " ".join(filter(None, _key(domain)))
+
+
+def _drawn(domain: Object) -> str:
+    relation = "above" if domain["state"] == "above" else "within"
+    capped = f"; {domain['capped']} machines have a cap" if domain["capped"] else ""
+    return (
+        f"{_title(domain)}: {domain['watts']:,.0f} W, {relation} its limit of "
+        f"{domain['limitWatts']:,.0f} W{capped}"
+    )
 
 
 def lost_machines(fleet: PowerFleet, status: Object, nodes: t.Iterable[Object]) -> list[Note]:

@@ -14,7 +14,7 @@ from ..kube.events import Event
 from ..kube.unschedulable import Unplaced
 
 
-def _pod_path(namespace: str, pod: str) -> str:
+def pod_path(namespace: str, pod: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{pod}"
 
 
@@ -30,7 +30,7 @@ class Placement:
 
     @property
     def path(self) -> str:
-        return _pod_path(self.namespace, self.pod)
+        return pod_path(self.namespace, self.pod)
 
     @property
     def names(self) -> dict[str, str]:
@@ -73,7 +73,7 @@ class PlannedMove:
 
     @property
     def path(self) -> str:
-        return _pod_path(self.namespace, self.pod)
+        return pod_path(self.namespace, self.pod)
 
     @classmethod
     def from_document(cls, body: Object) -> PlannedMove:

@@ -5,11 +5,12 @@
 
 Before the decision, ``with_headroom`` closes nodes to pods that alone would break a limit there. So
 another machine is woken for them. After it, ``within_power_limits`` leaves machines awake whose pods
-together would break one.
+together would break one, and ``with_sleepers_told`` says which machines a limit keeps asleep.
 """
 
 from __future__ import annotations
 
+import typing as t
 from dataclasses import replace
 
 from ..base.libraries import numpy
@@ -17,10 +18,13 @@ from ..power.constraints.instance import Instance
 from ..power.limits.domains import Limited, with_limits
 from ..power.limits.enforcement import DomainPower
 from ..power.model.assignment import Assignment
+from ..solving.arrays import Booleans
 from .machine import Phase
 from .state import Decision, FleetState, PlannedMove, Transition
 
 _REASON = "Its pods would take a rack or the fleet above its limit."
+_NO_BOOT = "Its idle power would take it, its rack or the fleet above a limit, so it is not woken."
+_NO_PODS = "Pods there would take it, its rack or the fleet above a limit, so it is not woken."
 
 
 def with_headroom(state: FleetState, limited: Limited) -> FleetState:
@@ -88,6 +92,35 @@ def within_power_limits(state: FleetState, decision: Decision, limited: Limited)
         moves=tuple(move for move in decision.moves if move.source not in left_out),
         stay=(*decision.stay, *stay),
     )
+
+
+def with_sleepers_told(
+    state: FleetState,
+    narrowed: FleetState,
+    decision: Decision,
+    decide_without: t.Callable[[], Decision],
+) -> Decision:
+    """The decision with the limit as the reason of each machine that sleeps because of it.
+
+    ``narrowed`` is the state ``with_headroom``, and ``decide_without`` decides without limits.
+    """
+    before, after = state.assignment.problem, narrowed.assignment.problem
+    is_narrower: Booleans = before.limit > after.limit
+    closed = is_narrower.sum(axis=0)
+    reasons: dict[int, str] = {}
+    for one in decision.stay:
+        nodes = before.instance.nodes[one.node], after.instance.nodes[one.node]
+        if one.word == "asleep" and nodes[1].unschedulable and not nodes[0].unschedulable:
+            reasons[one.node] = _NO_BOOT
+        elif one.word == "asleep" and closed[one.node] > 0:
+            reasons[one.node] = _NO_PODS
+    if not reasons or reasons.keys().isdisjoint(one.node for one in decide_without().wake):
+        return decision
+    stay = (
+        Transition(one.node, "power_limit", reasons[one.node]) if one.node in reasons else one
+        for one in decision.stay
+    )
+    return replace(decision, stay=tuple(stay))
 
 
 def _limited_now(state: FleetState, limited: Limited) -> Instance:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import typing as t
 from dataclasses import dataclass, replace
 
 from ...base import documents
@@ -32,11 +33,17 @@ class Cluster:
 
     @functools.cached_property
     def targets(self) -> Targets:
+        """The targets of the run's nodes."""
+        return self.targets_with(())
+
+    def targets_with(self, names: t.Collection[str]) -> Targets:
+        """The targets of the run's nodes, and of these."""
         targets = of_snapshot(self.snapshot) if self.resolved is None else self.resolved
         if self.scope is None:
             return targets
-        own = tuple(one for one in targets.nodes if one.name in self.scope.nodes)
-        return replace(targets, nodes=own)
+        own = self.scope.nodes
+        found = tuple(one for one in targets.nodes if one.name in own or one.name in names)
+        return replace(targets, nodes=found)
 
     @property
     def node_names(self) -> frozenset[str] | None:

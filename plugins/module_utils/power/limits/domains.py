@@ -118,6 +118,12 @@ def present_watts(domain: PowerDomain, by_name: t.Mapping[str, Node]) -> float:
     return domain.beside_watts + sum(_predicted(by_name[name]) for name in domain.nodes)
 
 
+def names_domain(message: str, kind: str, name: str) -> bool:
+    """Whether the message of a pod without a node names a rack or the fleet as a reason."""
+    domain = f"{kind} {name}" if name else f"the {kind}"
+    return f"node(s) in {domain} (" in message
+
+
 def amount(value: float, limit: float) -> str:
     """Watts in a reason."""
     step = max(1.0, limit / _ROUNDING)

@@ -27,8 +27,12 @@ WATTS: t.Mapping[str, t.Any] = {
 }
 INLETS: t.Mapping[str, t.Any] = {"inlet_celsius": {"type": "dict", "default": {}}}
 
-CAP: t.Mapping[str, t.Any] = {
-    "cap": {"type": "str", "choices": ["off", "dry_run", "on"], "default": "dry_run"}
+_MODES = ["off", "dry_run", "on"]
+# What happens while a domain draws more than its limit.
+REMEDIES: t.Mapping[str, t.Any] = {
+    "cap": {"type": "str", "choices": _MODES, "default": "dry_run"},
+    "evict": {"type": "str", "choices": _MODES, "default": "off"},
+    "max_evictions": {"type": "int", "default": 5},
 }
 
 Limits = t.Mapping[str, float]

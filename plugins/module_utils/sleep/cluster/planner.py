@@ -21,7 +21,7 @@ from ...scheduling.plan import PlannedMove, Step
 from ...scheduling.scope import Scope
 from ..decision import decide
 from ..machine import Machine, Phase
-from ..power_limits import with_headroom, within_power_limits
+from ..power_limits import with_headroom, with_sleepers_told, within_power_limits
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
@@ -132,9 +132,13 @@ class Planner:
         }
         rules = self.options.rules.weighed(self.inputs.energy_weight)
         state = read_state(source, placing, rules, machines, waited)
-        state = with_headroom(state, self.inputs.limited)
-        decision = decide(state, record.demand(), rules, self.now)
+        unlimited, state = state, with_headroom(state, self.inputs.limited)
+        demand = record.demand()
+        decision = decide(state, demand, rules, self.now)
         decision = within_power_limits(state, decision, self.inputs.limited)
+        decision = with_sleepers_told(
+            unlimited, state, decision, lambda: decide(unlimited, demand, rules, self.now)
+        )
         plan = _named(state, decision, lists)
         return replace(plan, notes=(*plan.notes, *self._notes()))
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,9 +20,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import fresh_values
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import (
+    capping,
+    limit_evictions,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import limits as step
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control import limiting
@@ -30,28 +37,28 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_contro
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.hardware import system_uuid
 from lab.machines import Machine
+from support.binding_api import pod
+from support.limited_cluster import LimitedCluster
 from support.power_switching import accounts
 from support.snapshots import write_snapshot
 from support.wao import node_config
 
 Json = dict[str, t.Any]
 VENDORS = ("hpe", "lenovo", "openbmc")
-# No step asks the API server.
-NO_CLUSTER = {
-    "current-context": "none",
-    "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
-    "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
-    "users": [{"name": "none", "user": {}}],
-}
 RACK = {"wattwise.github.io/rack": "r1"}
 
 
 @dataclass
 class Rack:
-    """Three machines of one rack in the lab, and runs that read and limit them."""
+    """Three machines of one rack in the lab, and runs that read and limit them.
+
+    Each run has a new folder, as if it were that of another host.
+    """
 
     lab: EmbeddedLab
     folder: Path
+    cluster: LimitedCluster
+    host: str
     idle_watts: float = 60.0
     have_uuids: bool = True
     taints: list[Json] = field(default_factory=list)
@@ -61,6 +68,16 @@ class Rack:
         self.machines = [self.lab.machine(vendor) for vendor in VENDORS]
         self.names = [machine.name for machine in self.machines]
         self.load(1.0)
+        # The second machine has the pod of the highest priority.
+        for index, name in enumerate(self.names):
+            running = pod(name, nodeName=name, priority=100 if index == 1 else 0)
+            self.cluster.add({**running, "status": {"phase": "Running"}})
+
+    @property
+    def recorded(self) -> dict[str, Json]:
+        """The entries of the record by node."""
+        data = (self.cluster.record or {}).get("data") or {}
+        return {name: json.loads(value) for name, value in data.items()}
 
     def load(self, share: float) -> None:
         """Use a share of the cores of each machine."""
@@ -124,20 +141,16 @@ class Rack:
             }
             for name in self.names
         ]
-        # The second machine has the pod of the highest priority.
-        pods = [
-            {
-                "metadata": {"name": name, "namespace": "shop"},
-                "spec": {"nodeName": name, "priority": 100 if index == 1 else 0},
-            }
-            for index, name in enumerate(self.names)
-        ]
-        write_snapshot(self.folder, nodes=nodes, node_configs=configs, pods=pods)
+        write_snapshot(
+            self.folder, nodes=nodes, node_configs=configs, pods=list(self.cluster.pods.values())
+        )
         curve = {"cpu": [0.0, 64.0], "watts": [self.idle_watts, 700.0]}
         body = {"curves": dict.fromkeys(self.names, curve)}
         documents.write(str(self.folder / "curves.json"), "curves", body)
 
     def run(self, limits: Json, **context: t.Any) -> Json:
+        self.folder = self.folder.with_name(f"{self.folder.name}-")
+        self.folder.mkdir()
         self._write_documents()
         self.warnings.clear()
         of_rack = accounts(self.machines[0])
@@ -150,7 +163,8 @@ class Rack:
         given = {
             "steps": ["read", "merge", "limits"],
             "run_dir": str(self.folder),
-            "kubeconfig": NO_CLUSTER,
+            "host": self.host,
+            "place": {"scheduler_name": "wattwise"},
             "read": read,
             "limits": limits,
         }
@@ -169,10 +183,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
 
 @pytest.fixture
 def rack(running: EmbeddedLab, tmp_path: Path) -> Iterator[Rack]:
-    found = Rack(running, tmp_path)
-    yield found
-    found.run({"cap": "off"})
-    found.limit_by_hand(*found.machines, state="absent")
+    cluster = LimitedCluster()
+    with cluster.serve() as api:
+        found = Rack(running, tmp_path / "run", cluster, api.url)
+        yield found
+        found.run({"cap": "off"})
+        found.limit_by_hand(*found.machines, state="absent")
 
 
 def limits(watts: float, cap: str = "on") -> Json:
@@ -187,8 +203,9 @@ def test_a_rack_above_its_limit_is_capped_until_it_draws_less(rack: Rack) -> Non
     assert rack.names[1] not in rack.caps, "the highest priority gives last"
     assert set(rack.caps) == {rack.names[0], rack.names[2]}
     assert {one["name"] for one in result["limits"]["caps"]} == set(rack.caps)
-    (above,) = result["limits"]["above"]
-    assert (above["kind"], above["name"], above["uncovered_watts"]) == ("rack", "r1", 0.0)
+    (domain,) = result["limits"]["domains"]
+    assert (domain["kind"], domain["name"], domain["uncovered_watts"]) == ("rack", "r1", 0.0)
+    assert (domain["state"], domain["capped"], domain["evicted"]) == ("above", 2, 0)
     assert "The rack r1 draws" in rack.warnings[-1] and "caps are set" in rack.warnings[-1]
 
 
@@ -225,8 +242,8 @@ def test_without_a_limit_no_bmc_is_asked_for_caps_and_the_step_is_silent(rack: R
 def test_a_limit_below_all_floors_says_what_no_cap_covers(rack: Rack) -> None:
     rack.idle_watts = 250.0
     result = rack.run(limits(300.0))
-    (above,) = result["limits"]["above"]
-    assert above["uncovered_watts"] > 0
+    (domain,) = result["limits"]["domains"]
+    assert domain["uncovered_watts"] > 0
     assert min(rack.caps.values()) >= 275.0
     assert "no cap covers" in rack.warnings[-1]
 
@@ -292,18 +309,19 @@ def test_caps_that_no_run_removes_are_told(rack: Rack, mode: str, words: str) ->
 
 def test_a_record_of_caps_that_cannot_be_read_is_not_replaced(rack: Rack) -> None:
     rack.run(limits(0.95 * rack.total))
-    record = rack.folder / "limits.json"
-    kept = record.read_text()
-    record.write_text(kept[:-20])
+    assert rack.cluster.record is not None
+    kept = dict(rack.cluster.record["data"])
+    broken = {name: value[:-3] for name, value in kept.items()}
+    rack.cluster.record["data"] = broken
     with pytest.raises(InvalidInput, match="remove them with redfish_power_limit"):
         rack.run(limits(0.95 * rack.total))
-    assert record.read_text() == kept[:-20]
-    record.write_text(kept)
+    assert rack.cluster.record["data"] == broken
+    rack.cluster.record["data"] = kept
 
 
 def test_machines_with_pods_of_negative_priority_give_before_empty_ones() -> None:
     pods = [{"spec": {"nodeName": "batch", "priority": given}} for given in (-10, -5)]
-    assert step._priorities(pods) == {"batch": -5}
+    assert capping._priorities(pods) == {"batch": -5}
 
 
 def test_the_limit_of_a_bmc_comes_back_after_a_cap_below_it(rack: Rack) -> None:
@@ -427,8 +445,172 @@ def test_one_bmc_that_refuses_leaves_the_caps_of_the_others(rack: Rack) -> None:
         rack.lab.admin("DELETE", "/faults")
 
 
-def test_caps_need_a_folder_that_keeps_them() -> None:
-    with pytest.raises(InvalidInput, match=r"limits\.cap: .* give run_dir"):
-        reconcile_fleet(
-            {"steps": ["snapshot", "predict", "merge", "read", "limits"], "limits": {"cap": "on"}}
-        )
+def with_pods(rack: Rack, **priorities: int) -> None:
+    """Pods that use 8 of 10 CPUs on the first machine, and save 80 W each by its curve."""
+    owner = {"kind": "ReplicaSet", "name": "batch", "uid": "rs", "controller": True}
+    for name, priority in priorities.items():
+        running = pod(name, cpu="10", nodeName=rack.names[0], priority=priority)
+        running["metadata"]["ownerReferences"] = [owner]
+        rack.cluster.add({**running, "status": {"phase": "Running"}})
+
+
+def evicting(watts: float, evict: str = "on", cap: str = "off", **more: t.Any) -> Json:
+    return {**limits(watts, cap), "evict": evict, **more}
+
+
+def outcomes(result: Json) -> dict[str, str]:
+    return {one["pod"]: one["outcome"] for one in result["limits"]["evictions"]}
+
+
+def test_without_caps_the_lowest_priority_is_evicted_with_its_reason(rack: Rack) -> None:
+    with_pods(rack, low=0, high=50)
+    limit = round(rack.total - 30.0, 1)
+    result = rack.run(evicting(limit))
+    assert result["changed"]
+    assert (rack.cluster.evicted, outcomes(result)) == (["low"], {"low": "evicted"})
+    [domain] = result["limits"]["domains"]
+    assert (domain["state"], domain["evicted"]) == ("above", 1)
+    [event] = rack.cluster.events
+    assert (event["reason"], event["regarding"]["name"]) == ("EvictedForPowerLimit", "low")
+    assert event["note"] == (
+        f"The rack r1 draws more than its limit of {limit:,.0f} W, and no cap covers the rest; this "
+        "pod had the lowest priority (0) of those that may leave"
+    )
+    assert "1 pod is evicted for limits: shop/low" in rack.warnings[-1]
+
+
+def test_caps_come_first_and_pods_stay_where_caps_suffice(rack: Rack) -> None:
+    with_pods(rack, low=0)
+    result = rack.run(evicting(0.95 * rack.total, cap="on"))
+    assert rack.caps
+    assert (rack.cluster.evicted, result["limits"]["evictions"]) == ([], [])
+
+
+def test_pods_leave_where_bmcs_refuse_the_caps(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_given: t.Any) -> t.Any:
+        raise TargetFailure("refused", "no licence")
+
+    with_pods(rack, low=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(limiting, "_send", refuse)
+        result = rack.run(evicting(rack.total - 30.0, cap="on"))
+    assert (rack.caps, outcomes(result)) == ({}, {"low": "evicted"})
+
+
+def test_a_machine_that_its_cap_holds_keeps_its_pods(rack: Rack) -> None:
+    """Three floors of 221 W are above the limit, and no eviction takes a machine below its cap."""
+    with_pods(rack, low=0)
+    rack.idle_watts = 200.0
+    rack.run(evicting(650.0, cap="on"))
+    assert len(rack.caps) == 3
+    assert rack.cluster.evicted == []
+    assert "No pod may be evicted for limits; 13 W above limits are left" in rack.warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"evict": "dry_run"}, "because limits.evict is dry_run"),
+        ({"cap": "dry_run", "evict": "on"}, "because limits.cap is dry_run"),
+        ({"evict": "on", "check_mode": True}, "in check mode"),
+    ],
+)
+def test_dry_runs_tell_what_would_leave_and_write_nothing(
+    rack: Rack, setting: Json, words: str
+) -> None:
+    with_pods(rack, low=0, high=50)
+    context = {"check_mode": setting.pop("check_mode")} if "check_mode" in setting else {}
+    rack.have_uuids = False
+    result = rack.run(evicting(rack.total - 30.0, **setting), **context)
+    assert (rack.cluster.evicted, outcomes(result)) == ([], {"low": "planned"})
+    assert not result["changed"] and rack.cluster.record is None
+    assert words in rack.warnings[-1] and "shop/low" in rack.warnings[-1]
+
+
+def test_a_pod_that_a_budget_keeps_leaves_the_eviction_of_the_others(rack: Rack) -> None:
+    with_pods(rack, kept=0, low=0)
+    rack.cluster.refused.add("kept")
+    result = rack.run(evicting(rack.total - 150.0))
+    assert outcomes(result) == {"kept": "refused", "low": "evicted"}
+    [error] = [one for step in result["steps"] for one in step["errors"]]
+    assert (error["name"], error["reason"]) == ("shop/kept", "refused")
+    assert "a PodDisruptionBudget forbids the eviction" in error["detail"]
+
+
+def test_the_next_run_waits_for_readings_that_show_the_evictions(rack: Rack) -> None:
+    with_pods(rack, one=0, two=0, three=0)
+    setting = evicting(rack.total - 30.0)
+    now = datetime.datetime.now(datetime.UTC)
+    rack.run(setting, now=lambda: now)
+    assert len(rack.cluster.evicted) == 1
+    assert set(rack.recorded) == {rack.names[0]} and "evicted_at" in rack.recorded[rack.names[0]]
+    again = rack.run(setting, now=lambda: now + datetime.timedelta(seconds=50))
+    assert (len(rack.cluster.evicted), again["changed"]) == (1, False)
+    assert "until readings show the last evictions" in rack.warnings[-1]
+    rack.run(setting, now=lambda: now + datetime.timedelta(seconds=61))
+    assert len(rack.cluster.evicted) == 2
+    rack.run({"cap": "off"}, now=lambda: now + datetime.timedelta(hours=2))
+    assert rack.recorded == {}
+
+
+@pytest.mark.parametrize(("lost_after", "outcome"), [(0, "left"), (1, "evicted")])
+def test_a_lease_that_is_lost_leaves_the_rest_and_tells_what_was_done(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, lost_after: int, outcome: str
+) -> None:
+    def lose(*_given: t.Any, **_more: t.Any) -> t.Any:
+        fates = ["evicted"] * lost_after
+        raise LeaseLost("the Lease was not renewed", **({"departures": fates} if fates else {}))
+
+    with_pods(rack, low=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(limit_evictions, "evict_pods", lose)
+        result = rack.run(evicting(rack.total - 30.0))
+    assert outcomes(result) == {"low": outcome}
+    assert bool(rack.recorded) == bool(lost_after)
+
+
+def test_no_run_evicts_more_than_its_bound(rack: Rack) -> None:
+    with_pods(rack, one=0, two=0, three=0)
+    rack.run(evicting(rack.total - 250.0, max_evictions=2))
+    assert len(rack.cluster.evicted) == 2
+    assert rack.warnings[-1].endswith("W above limits are left")
+    with pytest.raises(InvalidInput, match=r"max_evictions: 0 is no bound"):
+        rack.run(evicting(rack.total, max_evictions=0))
+
+
+def test_caps_are_those_of_any_later_run_and_of_no_other_owner(rack: Rack) -> None:
+    rack.run(limits(0.95 * rack.total))
+    assert set(rack.recorded) == set(rack.caps)
+    assert {one["owner"] for one in rack.recorded.values()} == {"playbook"}
+    rack.run({"cap": "off"})
+    assert (rack.caps, rack.recorded) == ({}, {})
+
+
+def test_two_runs_at_once_never_cap_the_same_machine(rack: Rack) -> None:
+    theirs = json.dumps({"watts": 300.0, "before_watts": None, "earlier_watts": [], "owner": "x"})
+
+    def intrude() -> None:
+        rack.cluster.intrude = lambda: None
+        rack.cluster.change_record({rack.names[0]: theirs})
+
+    rack.cluster.intrude = intrude
+    with_pods(rack, low=0)
+    result = rack.run(evicting(0.95 * rack.total, cap="on"))
+    assert (rack.caps, result["changed"], result["limits"]["caps"]) == ({}, False, [])
+    assert rack.cluster.evicted == []
+    [warning] = [one for one in rack.warnings if one.startswith("Another run changes")]
+    assert rack.names[0] in warning
+    rack.cluster.change_record({rack.names[0]: None})
+
+
+def test_an_entry_of_another_machine_that_changes_meanwhile_ends_no_run(rack: Rack) -> None:
+    theirs = json.dumps({"watts": 300.0, "before_watts": None, "earlier_watts": [], "owner": "x"})
+
+    def intrude() -> None:
+        rack.cluster.intrude = lambda: None
+        rack.cluster.change_record({"elsewhere": theirs})
+
+    rack.cluster.intrude = intrude
+    rack.run(limits(0.95 * rack.total))
+    assert rack.caps and rack.recorded.keys() == {*rack.caps, "elsewhere"}
+    rack.cluster.change_record({"elsewhere": None})

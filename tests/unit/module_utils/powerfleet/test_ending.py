@@ -143,14 +143,19 @@ def test_older_fleets_and_those_that_let_machines_sleep_keep_the_nodes_of_a_dele
 
 
 def test_the_status_of_a_deleted_fleet_names_the_first_machines() -> None:
-    [ready] = ending_status(fleet(), [f"n{number}" for number in range(5)], "")["conditions"]
+    [ready] = ending_status(fleet(), [f"n{number}" for number in range(5)], [], "")["conditions"]
     assert ready["reason"] == "WaitingForMachines"
     assert ready["message"].startswith(
         "The fleet is deleted as soon as its machines are awake: n0, n1, n2 and 2 more."
     )
+    [capped] = ending_status(fleet(), ["n0"], ["n7"], "")["conditions"]
+    assert capped["message"].endswith(
+        "The fleet is deleted as soon as the caps are removed of n7. Without a NodeConfig the cap of "
+        "a machine stays and is forgotten."
+    )
     # The API keeps one Event of a fleet for each reason.
     assert ready["reason"] not in telling.PHASE_REASONS.values()
-    [ready] = ending_status(fleet(), [], "The API server does not answer")["conditions"]
+    [ready] = ending_status(fleet(), [], [], "The API server does not answer")["conditions"]
     assert (ready["reason"], ready["message"]) == (
         "MachinesNotWoken",
         "The API server does not answer",

@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     Outcome,
 )
 from support.carried_out_plans import plan_of
-from support.power_fleets import NOW, SLEEP, fleet, outcome
+from support.power_fleets import LIMITING, NOW, SLEEP, fleet, outcome
 from support.promtool import lint, samples
 
 Json = dict[str, t.Any]
@@ -73,6 +73,14 @@ def test_limits_are_beside_the_power_of_the_plan() -> None:
     assert value(text, "limit_watts", kind="rack", domain="r2") == 4000
     assert value(text, "limited_watts", kind="rack", domain="r2") == 3950.5
     assert "_limit" not in render(fleet(), outcome(), NOW)
+
+
+def test_limits_are_beside_the_measured_power_with_caps_and_evictions() -> None:
+    text = render(fleet(), outcome(summary={"limiting": LIMITING}), NOW)
+    assert lint(text) == ""
+    assert value(text, "limit_measured_watts", kind="rack", domain="r1") == 4120.5
+    assert value(text, "limit_capped_machines", kind="fleet", domain="") == 2
+    assert value(text, "limit_evicted_pods", kind="rack", domain="r1") == 0
 
 
 def test_a_run_that_failed_keeps_the_time_of_the_last_success() -> None:

@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings 
     record_of,
     rmd_options,
     steps_of,
+    undoing_options,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd import reconciliation as rmd
@@ -77,7 +78,6 @@ LEFT_OUT: dict[str, str] = {
         APPROVALS,
     ),
     "placement_credentials": SECRETS,
-    "placement_limits_cap": "the caps in force need a folder that no restart of a pod empties",
     "placement_textfile": FILES,
     "placement_power_curves": "NodeConfigs and their templates state theirs by an annotation",
     "placement_run_dir": FILES,
@@ -180,7 +180,6 @@ def test_every_option_of_the_steps_is_set() -> None:
     options = fleet_options(given, WHOLE, module())
     own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials", "power_curves"}}
     own["devices"] = {"plan"}
-    own["limits"] = {"cap"}
     own["prices"] = {"path"}
     own["sleep"] = {"eviction_joules", "wait_timeout"}
     for group, known in GROUPS.items():
@@ -382,3 +381,38 @@ def test_the_client_of_daemons_comes_from_the_module_alone() -> None:
     options = rmd_options(fleet(rmd={"enabled": True}), given)
     assert options["daemons"]["client_cert"] == "/cert" and "ca_path" not in options["daemons"]
     rmd.SPEC.complete(options)
+
+
+@pytest.mark.parametrize("trigger", [WHOLE, EVENT])
+def test_limits_are_kept_where_the_spec_has_one_and_caps_removed_where_it_has_none(
+    trigger: Trigger,
+) -> None:
+    for limits, is_on in (
+        ({}, False),
+        ({"inletCelsius": {"*": 30}}, False),
+        ({"cap": "on"}, False),
+        ({"rackWatts": {"r1": 4000}}, True),
+        ({"fleetWatts": 9000}, True),
+    ):
+        assert ("limits" in steps_of(fleet(limits=limits), trigger)) == is_on, limits
+    # The limit has gone, and its caps have not.
+    left = parsed({**manifest(), "status": {"limits": {"capped": 1}}})
+    assert "limits" in steps_of(left, trigger)
+    rack = {"rackWatts": {"r1": 4000}, "cap": "on"}
+    off = fleet(limits=rack, placement={"enabled": False})
+    assert "limits" not in steps_of(off, trigger)
+    stranded = parsed({**off.manifest, "status": {"limits": {"capped": 1}}})
+    assert "limits" in steps_of(stranded, trigger)
+    assert fleet_options(stranded, trigger, module())["limits"] == {"cap": "off"}
+
+
+def test_the_run_of_a_deleted_fleet_removes_caps_where_some_may_be() -> None:
+    rack = {"rackWatts": {"r1": 4000}}
+    assert undoing_options(fleet(limits=rack), module())["steps"] == ["snapshot", "sleep"]
+    for given in (
+        fleet(limits={**rack, "cap": "on"}),
+        parsed({**manifest(), "status": {"limits": {"capped": 1}}}),
+    ):
+        options = undoing_options(given, module())
+        assert options["steps"] == ["snapshot", "sleep", "limits"]
+        assert options["limits"] == {"cap": "off"}

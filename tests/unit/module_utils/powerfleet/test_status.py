@@ -26,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     status_of,
     suspended_status,
 )
-from support.power_fleets import DEFINITION, NOW, SLEEP, fleet, manifest, outcome, parsed
+from support.power_fleets import DEFINITION, LIMITING, NOW, SLEEP, fleet, manifest, outcome, parsed
 
 Json = dict[str, t.Any]
 
@@ -121,6 +121,69 @@ def test_energy_that_grows_writes_no_status(changed: Json, due: bool) -> None:
     before = stored(status_of(fleet(), outcome(summary={"sleep": SLEEP})))
     after = status_of(before, outcome(summary={"sleep": {**SLEEP, **changed}}))
     assert is_due(after, before.status, None, NOW) == due
+
+
+def limited_fleet() -> PowerFleet:
+    return fleet(limits={"rackWatts": {"r1": 4000}})
+
+
+def limiting(**rack: t.Any) -> Json:
+    fleet_domain, rack_domain = LIMITING["domains"]
+    return {**LIMITING, "domains": [fleet_domain, {**rack_domain, **rack}]}
+
+
+def test_limits_have_their_power_and_state_those_above_theirs_first() -> None:
+    waiting = Unplaced(
+        "shop", "a", "0/4 nodes: 4 node(s) in rack r1 (3,960 W of 4,000 W; this pod)"
+    )
+    found = outcome(summary={"limiting": LIMITING}, unplaced=[waiting])
+    status = status_of(limited_fleet(), found)
+    own = {"limitWatts": 9000.0, "watts": 7000.0, "capped": 2, "evicted": 0}
+    assert status["limits"] == {
+        "cap": "on",
+        "evict": "dry_run",
+        "capped": 2,
+        "evicted": 0,
+        "domains": [
+            {
+                **{**own, "limitWatts": 4000.0, "watts": 4120.5},
+                **{"kind": "rack", "name": "r1", "state": "above", "deferredPods": 1},
+            },
+            {**own, "kind": "fleet", "state": "within", "deferredPods": 0},
+        ],
+    }
+    # A run that ends earlier leaves the known values, until neither a limit nor a cap is left.
+    kept = parsed({**limited_fleet().manifest, "status": status})
+    assert status_of(kept, outcome())["limits"] == status["limits"]
+    nothing = {**LIMITING, "capped": [], "domains": []}
+    assert "limits" not in status_of(kept, outcome(summary={"limiting": nothing}))
+    without = {**status["limits"], "capped": 0}
+    assert "limits" not in status_of(stored({**status, "limits": without}), outcome())
+
+
+@pytest.mark.parametrize(
+    ("rack", "due"),
+    [
+        ({"watts": 4121.0}, False),
+        ({"watts": 4500.0}, True),
+        ({"state": "within"}, True),
+        ({"capped": 3}, True),
+        ({"evicted": 1}, True),
+    ],
+)
+def test_power_that_varies_below_a_limit_writes_no_status(rack: Json, due: bool) -> None:
+    status = status_of(limited_fleet(), outcome(summary={"limiting": LIMITING}))
+    before = stored(status)
+    after = status_of(limited_fleet(), outcome(summary={"limiting": limiting(**rack)}))
+    assert is_due(after, before.status, None, NOW) == due
+
+
+def test_the_end_of_evictions_writes_no_status() -> None:
+    evicted = limiting(evicted=1)
+    status = status_of(limited_fleet(), outcome(summary={"limiting": evicted}))
+    before = stored(status)
+    after = status_of(limited_fleet(), outcome(summary={"limiting": LIMITING}))
+    assert not is_due(after, before.status, None, NOW)
 
 
 def test_the_age_in_an_obstacle_writes_no_status() -> None:

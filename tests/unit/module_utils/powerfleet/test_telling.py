@@ -120,6 +120,38 @@ def test_machines_that_switched_are_told_by_the_phase_at_which_they_arrived() ->
     }
 
 
+def domain(state: str, **more: t.Any) -> Json:
+    given = {"kind": "rack", "name": "r1", "limitWatts": 4000.0, "watts": 4120.5, "state": state}
+    return {**given, "capped": 2, "evicted": 0, **more}
+
+
+def limits_told(before: Json, after: Json) -> dict[str, tuple[str, str]]:
+    """The Events between two states of a rack, by their reason."""
+    cluster = Cluster()
+    with ScriptedApi(cluster) as api:
+        reporter = reporter_of(api, Context(now=lambda: NOW))
+        known = parsed({**manifest(), "status": {"limits": {"domains": [before]}}})
+        telling.tell_limits(reporter, known, {"limits": {"domains": [after]}})
+    return {event["reason"]: (event["type"], event["message"]) for event in cluster.events.values()}
+
+
+def test_a_rack_is_told_when_it_comes_above_its_limit_and_when_it_is_below_it_again() -> None:
+    within, above = domain("within", watts=3800.0, capped=0), domain("above")
+    assert limits_told(within, above) == {
+        "PowerLimitExceeded": (
+            "Warning",
+            "rack r1: 4,120 W, above its limit of 4,000 W; 2 machines have a cap",
+        )
+    }
+    assert limits_told(above, within) == {
+        "PowerLimitKept": ("Normal", "rack r1: 3,800 W, within its limit of 4,000 W")
+    }
+    assert limits_told(above, above) == limits_told(within, within) == {}
+    assert limits_told(above, domain("above", evicted=3)) == {
+        "PodsEvictedForPowerLimit": ("Warning", "rack r1: 3 pods are evicted")
+    }
+
+
 def workload(name: str, ready: str, kind: str = "RmdWorkload") -> Json:
     condition = {"type": "Ready", "status": ready, "reason": "Refused", "message": "no ways"}
     metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}"}

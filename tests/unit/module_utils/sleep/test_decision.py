@@ -35,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.power_limits import (
     with_headroom,
+    with_sleepers_told,
     within_power_limits,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.rules import SleepRules
@@ -179,7 +180,12 @@ def test_no_machine_is_woken_whose_rack_has_no_power_for_it(watts: float, woken:
     state = in_racks(state_of([[0, 0], [0, 0], [2, 0]], (1, 0, 0), phases), "ab")
     limits = Limited(PowerLimits(rack_watts={"b": watts}))
     assert nodes(decided(state).wake) == [1]
-    assert nodes(decided(with_headroom(state, limits)).wake) == woken
+    narrowed = with_headroom(state, limits)
+    found = with_sleepers_told(state, narrowed, decided(narrowed), lambda: decided(state))
+    assert nodes(found.wake) == woken
+    told = [one.reason for one in found.stay if one.word == "power_limit"]
+    why = "Pods there would take it, its rack or the fleet above a limit, so it is not woken."
+    assert told == ([] if woken else [why])
 
 
 @pytest.mark.parametrize("watts", [{"a": 185.0, "b": 105.0}, {"a": 185.0}])

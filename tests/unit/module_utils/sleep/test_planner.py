@@ -124,7 +124,19 @@ def test_no_machine_wakes_above_the_limit_of_the_fleet(watts: float, woken: set[
     nodes = [machine("a"), asleep("b", ASLEEP)]
     full = {**pod("full", cpu="4", nodeName="a"), "status": {"phase": "Running"}}
     limited = Limited(PowerLimits(fleet_watts=watts))
-    assert set(plan(nodes, [full, waiting()], limited=limited).intents) == woken
+    found = plan(nodes, [full, waiting()], limited=limited)
+    assert set(found.intents) == woken
+    if not woken:
+        assert found.stay["b"] == (
+            "power_limit",
+            "Its idle power would take it, its rack or the fleet above a limit, so it is not woken.",
+        )
+
+
+def test_a_limit_is_no_reason_of_a_machine_that_nobody_needs() -> None:
+    nodes = [machine("a"), asleep("b", ASLEEP)]
+    limited = Limited(PowerLimits(fleet_watts=150.0))
+    assert plan(nodes, [], limited=limited).stay["b"][0] == "asleep"
 
 
 def test_a_machine_that_an_administrator_cordoned_is_not_woken_for_pods() -> None:

@@ -1,0 +1,175 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The ConfigMap of caps and evictions: an entry for each Node with a cap, or a recent eviction.
+
+A run anywhere finds there what earlier runs did, also after its folder is lost. An entry is written
+before a BMC gets its cap. Each write tests the version that was read, so that two runs never both
+believe that an entry is theirs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass
+
+from ..base import strict_json
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.fields.lenient import member, number, text
+from ..base.json_types import Object
+from ..base.units import format_time, parse_time
+from ..kube.client import MERGE_CONTENT_TYPE, Kube
+
+NAME = "wattwise-limits"
+_CONFLICTS = 5
+_SAME_WATTS = 0.5
+
+
+class TakenOver(WattwiseError):
+    """Another run changed entries that this one was about to change."""
+
+
+class Cap(t.NamedTuple):
+    """A cap of ours, the limit of the BMC before it, and those of ours that it may still have; in W.
+
+    A BMC may have an earlier cap if nobody knows whether it accepted the last one. ``owner`` is the
+    run that set it.
+    """
+
+    watts: float
+    before_watts: float | None = None
+    earlier_watts: tuple[float, ...] = ()
+    owner: str = ""
+
+    @property
+    def sent_watts(self) -> tuple[float, ...]:
+        return (*self.earlier_watts, self.watts)
+
+    def is_of(self, watts: float) -> bool:
+        """Whether a limit that a BMC has is ours; BMCs round to whole watts."""
+        return any(abs(watts - one) < _SAME_WATTS for one in self.sent_watts)
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """The cap of a Node, and the time of the last eviction there until readings are newer."""
+
+    cap: Cap | None = None
+    evicted_at: datetime.datetime | None = None
+
+    def __bool__(self) -> bool:
+        return self.cap is not None or self.evicted_at is not None
+
+    def as_text(self) -> str:
+        fields: dict[str, t.Any] = {}
+        if self.cap is not None:
+            fields.update(self.cap._asdict(), earlier_watts=list(self.cap.earlier_watts))
+        if self.evicted_at is not None:
+            fields["evicted_at"] = format_time(self.evicted_at)
+        return strict_json.format_compact(fields)
+
+
+Entries = dict[str, NodeEntry]
+
+
+class LimitsRecord:
+    """The entries of all runs; each run changes those of its own Nodes."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube = kube
+        self._title = f"ConfigMap {namespace}/{NAME}"
+        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._path = f"{self._collection}/{NAME}"
+        self._version: str | None = None
+        self._stored: Entries = {}
+
+    def read(self) -> Entries:
+        """All entries. Raises ApiError, and InvalidInput, as nobody else knows the caps."""
+        found = self._kube.find(self._path)
+        self._version = None if found is None else found["metadata"]["resourceVersion"]
+        given = member(found, "data")
+        try:
+            self._stored = {
+                str(name): _read_entry(value)
+                for name, value in (given if isinstance(given, dict) else {}).items()
+            }
+        except (ValueError, InvalidInput) as error:
+            raise InvalidInput(
+                f"{self._title} is not readable: {error}. The caps of earlier runs are unknown "
+                "without it: remove them with redfish_power_limit and state absent, and then the "
+                "ConfigMap"
+            ) from error
+        return dict(self._stored)
+
+    def write(self, entries: t.Mapping[str, NodeEntry]) -> None:
+        """Replace the entries of these Nodes; empty ones go.
+
+        Raises ApiError, and TakenOver if another run changed one of them since the last read.
+        """
+        for _attempt in range(_CONFLICTS):
+            known = self._stored
+            changed = {
+                name: entry for name, entry in entries.items() if entry != _entry(known, name)
+            }
+            if not changed:
+                return
+            try:
+                self._put(changed)
+                return
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    raise
+            fresh = self.read()
+            taken = [name for name in changed if _entry(fresh, name) != _entry(known, name)]
+            if taken:
+                raise TakenOver(
+                    f"Another run changes the limits of {min(taken)} at the same time, by the "
+                    f"{self._title}; the next run continues"
+                )
+        raise TakenOver(
+            f"The {self._title} was changed by others {_CONFLICTS} times; the next run continues"
+        )
+
+    def _put(self, changed: t.Mapping[str, NodeEntry]) -> None:
+        """Write exactly upon what was read. Raises ApiError, 404 and 409 after another's write."""
+        metadata: dict[str, t.Any] = {"name": NAME}
+        data = {name: entry.as_text() if entry else None for name, entry in changed.items()}
+        body: dict[str, t.Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        if self._version is None:
+            body["data"] = {name: value for name, value in data.items() if value is not None}
+            found = self._kube.request("POST", self._collection, body)
+        else:
+            metadata["resourceVersion"] = self._version
+            body["data"] = data
+            found = self._kube.request("PATCH", self._path, body, MERGE_CONTENT_TYPE)
+        self._version = found["metadata"]["resourceVersion"]
+        self._stored = {name: entry for name, entry in {**self._stored, **changed}.items() if entry}
+
+
+def _entry(entries: t.Mapping[str, NodeEntry], name: str) -> NodeEntry:
+    return entries.get(name, NodeEntry())
+
+
+def _read_entry(given: t.Any) -> NodeEntry:
+    """Raises ValueError and InvalidInput."""
+    body = strict_json.parse(str(given).encode())
+    watts, evicted_at = number(member(body, "watts")), text(member(body, "evicted_at"))
+    cap = None
+    if watts is not None:
+        cap = Cap(
+            watts,
+            number(member(body, "before_watts")),
+            _numbers(body, "earlier_watts"),
+            text(member(body, "owner")) or "",
+        )
+    entry = NodeEntry(cap, parse_time(evicted_at) if evicted_at else None)
+    if not entry:
+        raise ValueError("an entry has neither watts nor evicted_at")
+    return entry
+
+
+def _numbers(body: Object, name: str) -> tuple[float, ...]:
+    given = member(body, name)
+    values = map(number, given if isinstance(given, list) else ())
+    return tuple(value for value in values if value is not None)
