@@ -259,16 +259,21 @@ def _undo_all(
     switched = found.get("transitions", ())
     run.applying.add({"changed": bool(switched)})
     telling.tell_switched(run.reporter, fleet, switched)
-    held = {member(node, "metadata", "name") for node in division.nodes if is_held(node)}
-    left = [
-        one["name"]
-        for one in found.get("machines", ())
-        if one["phase"] != "awake" and one["name"] not in held
-    ]
+    left = _left_by(found, division.nodes)
     summary = waking.log.summary
     parts = {"sleep": sleep_of(fleet, summary), "limits": limits_of(fleet, summary)}
     capped = (summary.get("limiting") or {}).get("capped", ())
     return _Undone(parts, left, capped, problem)
+
+
+def _left_by(found: Object, nodes: t.Iterable[Object]) -> list[str]:
+    """Machines that a step of sleep left in another phase than awake, but for those on hold."""
+    held = {member(node, "metadata", "name") for node in nodes if is_held(node)}
+    return [
+        one["name"]
+        for one in found.get("machines", ())
+        if one["phase"] != "awake" and one["name"] not in held
+    ]
 
 
 @dataclass(frozen=True)
