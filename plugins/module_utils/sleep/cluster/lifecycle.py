@@ -272,7 +272,12 @@ class _Machine:
     def _asleep(self) -> Change | None:
         view = self.view
         if self._is_back:
-            return self._to_awake("by_hand", "It was switched on by hand, and its Node is ready.")
+            reason = (
+                "Its Node is ready, though its annotation or its taint says otherwise."
+                if self._record.is_assumed
+                else "It was switched on by hand, and its Node is ready."
+            )
+            return self._to_awake("by_hand", reason)
         if view.is_on:
             timeout = self.patience.boot_timeout
             return self._to(

@@ -340,6 +340,9 @@ def test_a_record_without_the_taint_of_its_phase_switches_nothing_off(told: str 
         seen = NodeView("n1", record, is_ready, NOW, "On", ("a/b",))
         due = change(seen, OFF)
         assert due is not None and due.action in ("none", "cycle", "switch_on")
+        if is_ready:
+            assert due.reason.startswith("Its Node is ready, though its annotation")
+    assert [one.subject.name for one in records.findings] == ["n1"]
 
 
 def test_a_record_with_its_taint_counts() -> None:
