@@ -187,6 +187,12 @@ class TestFailures:
         assert due is not None
         assert (due.phase, due.word, due.is_warning) == (Phase.AWAKE, "not_off", True)
 
+    def test_a_shutdown_is_not_late_before_its_request_was_accepted(self) -> None:
+        late = {"deadline": NOW - 4, "attempts": 3}
+        assert change(view(Phase.GOING_OFF, late, request_seconds=5.0, pods=("a/b",))) is None
+        due = change(view(Phase.GOING_OFF, late, request_seconds=3.0), OFF)
+        assert due is not None and due.word == "not_off"
+
     def test_a_quarantined_machine_that_was_repaired_is_awake(self) -> None:
         due = change(view(Phase.QUARANTINED, is_ready=True, answered_at=NOW - 1))
         assert due is not None
