@@ -9,6 +9,7 @@
 - `PUT /hardware`: change `{node: {memory_gib, has_qat, gpus, sriov_enabled}}`, any of them
 - `GET /power`: node → on, up, accepted resets, limit, seconds
 - `PUT /power`: set seconds, `{node: {boot, power_on, shutdown, force_off}}`, any of them
+- `POST /power`: press the power buttons of `[node]` that are off, as a person at their front
 - `DELETE /power`: every machine is on, has booted, and has its usual times
 - `GET /requests`: node → requests, answers by status, most requests at once; in all
 - `DELETE /requests`: start counting again
@@ -59,6 +60,7 @@ class Admin:
                 web.put("/hardware", self._put_hardware),
                 web.get("/power", self._get_power),
                 web.put("/power", self._put_power),
+                web.post("/power", self._press_buttons),
                 web.delete("/power", self._restore_power),
                 web.get("/requests", self._requests),
                 web.delete("/requests", self._forget_requests),
@@ -146,6 +148,15 @@ class Admin:
                 raise LabError(f"{node!r} is not a machine, or its power has no such time.")
             seconds = {name: number(value, name) for name, value in given.items()}
             board.power.times = dataclasses.replace(board.power.times, **seconds)
+        return await self._get_power(request)
+
+    async def _press_buttons(self, request: web.Request) -> web.Response:
+        body = await json_body(request)
+        for node in body if isinstance(body, list) else [body]:
+            board = self._fleet.boards.get(str(node))
+            if board is None:
+                raise LabError(f"There is no machine {node!r} in this lab.")
+            board.press_button(self._file.read())
         return await self._get_power(request)
 
     async def _restore_power(self, request: web.Request) -> web.Response:

@@ -135,6 +135,10 @@ class Board:
             late_seconds=late.seconds if late else 0.0,
         )
 
+    def press_button(self, conditions: Conditions) -> None:
+        """A person switches the machine on at its front."""
+        self.power.press_button(self._troubles(conditions), conditions.now())
+
     def answer(self, request: Request, truth: Truth, conditions: Conditions) -> Reply:
         """The reply to a request, errors included."""
         try:

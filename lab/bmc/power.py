@@ -143,6 +143,11 @@ class MachinePower:
         self.resets.append(kind)
         self._obey(kind, troubles, is_on, now)
 
+    def press_button(self, troubles: Troubles, now: float) -> None:
+        """A person switches the machine on at its front; no effect if it is on."""
+        if not self.is_on(now):
+            self._start(troubles, now)
+
     def _require_ready(self, style: ResetStyle, troubles: Troubles, now: float) -> None:
         if not troubles.busy_seconds:
             self._busy_since = None

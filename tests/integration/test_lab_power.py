@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_contro
 from lab import faults
 from lab.bmc.power import STANDBY_WATTS
 from lab.controlplane.components import OFF_LABEL
+from lab.errors import LabError
 from lab.machines import Machine, build_machines
 from lab.process import wait_until
 from support.lab import RunningLab
@@ -132,3 +133,17 @@ def test_a_boot_that_fails_leaves_the_machine_powered_and_its_node_unknown(
     switched.admin("DELETE", "/faults")
     switched.switch("cycle")
     switched.wait_for_ready("True")
+
+
+def test_a_hand_at_its_front_starts_a_machine_without_a_request_to_its_bmc(
+    switched: Switched,
+) -> None:
+    name = switched.machine.name
+    switched.switch("off")
+    switched.wait_for_ready("Unknown")
+    requests = switched.admin("GET", "/power")[name]["resets"]
+    switched.admin("POST", "/power", [name])
+    switched.wait_for_ready("True")
+    assert switched.admin("GET", "/power")[name]["resets"] == requests
+    with pytest.raises(LabError, match="no-such-machine"):
+        switched.admin("POST", "/power", ["no-such-machine"])

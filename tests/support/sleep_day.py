@@ -7,35 +7,46 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
+import subprocess
+import sys
+import threading
 import typing as t
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lab import comparison, faults, lifecycle, operator
+from lab import comparison, controlplane, faults, lifecycle, operator
 from lab.api import Api
+from lab.errors import LabError
 from lab.machines import build_machines
-from lab.operator.hall import FLEET, FLEETS, PODS, SCHEDULER, Hall
-from lab.operator.installation import RunningInstallation, install, start
+from lab.operator.hall import DEPLOYMENT, FLEET, FLEETS, PODS, SCHEDULER, Hall
+from lab.operator.installation import NAMESPACE, RunningInstallation, install, start
+from lab.process import wait_until
 from lab.state import LabSettings, LabState
 from lab.workload import make_namespace
 
 Json = dict[str, t.Any]
 
 ANNOTATION, HOLD = "wattwise.github.io/sleep", "wattwise.github.io/hold"
+TAINT = "wattwise.github.io/asleep"
 PARTS = (lifecycle.CONTROL_PLANE, "bmc", "pressure", "predictor")
 # What the operator needs beside its default overlay.
 _PERMISSIONS = ("eviction", "sleep")
 MAX_ATTEMPTS = 2
+MAX_CYCLES = 8
 # The machines boot in one to three seconds with this factor.
 POWER_TIME_FACTOR = 0.01
+# The API allows intervals from 15 s, which is 25 minutes at this factor; the day asks for its runs.
+INTERVAL_SECONDS = 5.0
+_ASKED = "lab.wattwise.github.io/interval"
 SLEEP: Json = {
     "mode": "on",
     "nodeSelector": "kubernetes.io/os=linux",
     "minAwakeSeconds": 0,
     "maxShare": 1,
     "wearJoules": 0,
-    "maxCyclesADay": 1000,
+    "maxCyclesADay": MAX_CYCLES,
     "bootSeconds": 3,
     "shutdownSeconds": 1,
     "shutdownTimeoutSeconds": 3,
@@ -70,6 +81,33 @@ class SleepingHall(Hall):
         }
         self.api.request("POST", FLEETS, body)
 
+    def remove_fleet(self) -> None:
+        self.api.request("DELETE", f"{FLEETS}/{FLEET}")
+        wait_until(
+            lambda: self.api.find(f"{FLEETS}/{FLEET}") is None, 60.0, "the PowerFleet to be gone"
+        )
+
+    @contextlib.contextmanager
+    def with_short_interval(self) -> Iterator[None]:
+        """Ask for a run every INTERVAL_SECONDS, as the operator does every interval."""
+        stop = threading.Event()
+
+        def ask() -> None:
+            number = 0
+            while not stop.wait(INTERVAL_SECONDS):
+                number += 1
+                # The API server may be away, and the PowerFleet may not be there yet.
+                with contextlib.suppress(LabError, OSError):
+                    self.change_fleet({"metadata": {"annotations": {_ASKED: str(number)}}})
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
     # Machines
 
     def phases(self) -> dict[str, str]:
@@ -83,6 +121,11 @@ class SleepingHall(Hall):
         found: dict[str, Json] = faults.call(self.settings, "GET", "/power")
         return found
 
+    def watts(self) -> float:
+        """The power draw of all machines at this moment."""
+        found = faults.call(self.settings, "GET", "/truth")
+        return sum(float(one["power_watts"]) for one in found.values())
+
     def fault(self, kind: str, node: str, seconds: float | None = None) -> None:
         asked = [{"kind": kind, "node": node, "seconds": seconds}]
         faults.call(self.settings, "POST", "/faults", asked)
@@ -90,6 +133,10 @@ class SleepingHall(Hall):
     def annotate_node(self, name: str, **annotations: str | None) -> None:
         body = {"metadata": {"annotations": annotations}}
         self.api.merge(f"/api/v1/nodes/{name}", body)
+
+    def press_button(self, name: str) -> None:
+        """Switch the machine on as a person at its front does, whom no run knows."""
+        faults.call(self.settings, "POST", "/power", [name])
 
     # Pods
 
@@ -107,16 +154,72 @@ class SleepingHall(Hall):
             for name, pod in sorted(self.pods().items())
         )
 
+    def remove_deployment(self) -> None:
+        self.api.request("DELETE", DEPLOYMENT, {"propagationPolicy": "Background"})
+        wait_until(lambda: not self.pods(), 60.0, "the pods to be gone")
+
+    # Controllers
+
     def kill_operator(self) -> None:
         """Kill the operator with its runs, and start it again as a kubelet would."""
         self.running.operator.signal(signal.SIGKILL)
         settings = self.running.installation.settings
         self.running = replace(self.running, operator=operator.start(self.state, settings, print))
 
+    def restart_apiserver(self) -> None:
+        controlplane.restart_apiserver(self.state)
+
+    def play_sleep(self) -> None:
+        """Run the `sleep` playbook with the rules of the PowerFleet. Raises LabError."""
+        variables = {
+            "placement_scheduler_name": SCHEDULER,
+            "sleep_mode": "on",
+            "sleep_select": SLEEP["nodeSelector"],
+            "sleep_min_awake_seconds": 0,
+            "sleep_max_share": self.fleet()["spec"]["sleep"]["maxShare"],
+            "sleep_wear_joules": 0,
+            "sleep_max_cycles_a_day": MAX_CYCLES,
+            "sleep_boot_seconds": SLEEP["bootSeconds"],
+            "sleep_shutdown_seconds": SLEEP["shutdownSeconds"],
+            "sleep_boot_timeout": SLEEP["bootTimeoutSeconds"],
+            "sleep_shutdown_timeout": SLEEP["shutdownTimeoutSeconds"],
+            "sleep_max_attempts": MAX_ATTEMPTS,
+        }
+        comparison.run_playbook("sleep", self.state, "-e", json.dumps(variables))
+
+    def reconcile_beside(self) -> None:
+        """One run as a second operator begins it, with its account and an empty run folder.
+
+        Two ansible-operators cannot run on one computer, because their ports are fixed.
+        """
+        settings = self.running.installation.settings
+        runs = operator.folder(self.state) / "second"
+        environment = {
+            **os.environ,
+            **settings.environment,
+            "KUBECONFIG": str(settings.kubeconfig),
+            "WATTWISE_KUBECONFIG": str(settings.kubeconfig),
+            "WATTWISE_RUNS": str(runs),
+        }
+        variables = {"ansible_operator_meta": {"namespace": NAMESPACE, "name": FLEET}}
+        playbook = settings.watches.parent / "playbooks" / "power_fleet.yml"
+        command = [sys.executable, "-m", "ansible", "playbook", str(playbook), "-e"]
+        done = subprocess.run(
+            [*command, json.dumps(variables)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise LabError(f"The second operator's run failed:\n{done.stdout[-3000:]}{done.stderr}")
+
 
 def _phase(node: Json) -> str:
-    annotation = node["metadata"].get("annotations", {}).get(ANNOTATION)
-    return "awake" if annotation is None else str(json.loads(annotation)["phase"])
+    """The phase as the taint says it, which no kubelet may write."""
+    taints = node["spec"].get("taints", ())
+    return next((str(one.get("value")) for one in taints if one["key"] == TAINT), "awake")
 
 
 @contextlib.contextmanager

@@ -8,24 +8,28 @@ Each scene causes events, and waits for the states that must follow.
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import typing as t
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from lab.operator import unchanged
 from lab.operator.latencies import Latencies
 from lab.process import wait_until
-from support.sleep_day import HOLD, MAX_ATTEMPTS, SleepingHall
-from support.sleep_watch import Watcher
+from support.sleep_day import ANNOTATION, HOLD, MAX_ATTEMPTS, MAX_CYCLES, SleepingHall
+from support.sleep_watch import Bounds, Watcher
 
 CPU = 10
 # Longer than bootTimeoutSeconds, with the usual boot.
 LATE_SECONDS = 5.0
-_MOVING = ("draining", "going_off", "waking")
+MOVING = ("draining", "going_off", "waking")
+BUSY_SECONDS = 5.0
 # A loaded computer takes its time for a run.
-_PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 600.0
 
 Deed = Callable[[], None]
 
@@ -35,7 +39,7 @@ class Day:
     """A hall with a PowerFleet, its watcher, and what the day has shown so far.
 
     ``held``, ``cordoned`` and ``bare`` are protected by an annotation, an administrator and a pod
-    that nothing would replace.
+    that nothing would replace. ``survived`` counts faults by name.
     """
 
     hall: SleepingHall
@@ -45,6 +49,7 @@ class Day:
     cordoned: str
     bare: str
     latencies: Latencies = field(default_factory=lambda: Latencies(print))
+    survived: Counter[str] = field(default_factory=Counter)
 
     @property
     def protected(self) -> set[str]:
@@ -59,7 +64,7 @@ class Day:
         self.latencies.expect(kind, what, holds)
 
     def settle(self) -> None:
-        self.latencies.settle(_PATIENCE_SECONDS)
+        self.latencies.settle(PATIENCE_SECONDS)
         self.watcher.check()
 
     # Scenes
@@ -91,7 +96,7 @@ class Day:
 
         Those for a machine whose boot fails go again.
         """
-        broken = self.hall.in_phase("quarantined")
+        broken = self.in_phase("quarantined")
         before = self.watcher.entered("waking")
         self.hall.scale(self.room(*broken))
         self.expect(
@@ -102,7 +107,7 @@ class Day:
         if deed is not None:
             deed()
         self.settle()
-        replicas = self.room(*self.hall.in_phase("quarantined"))
+        replicas = self.room(*self.in_phase("quarantined"))
         self.hall.scale(replicas)
         self.expect(
             "pods wait for a boot → running",
@@ -120,14 +125,62 @@ class Day:
             "sleep is turned off → all awake",
             "every machine is awake and on",
             lambda: (
-                not self.hall.in_phase(*_MOVING, "asleep", "quarantined")
+                not self.in_phase(*MOVING, "asleep", "quarantined")
                 and all(one["is_up"] for one in self.hall.power().values())
             ),
         )
         self.settle()
 
+    def in_phase(self, *phases: str) -> set[str]:
+        """The machines that the watcher last saw in one of these phases."""
+        return {name for name in self.hall.machines if self.watcher.phase(name) in phases}
+
     def is_calm(self) -> bool:
-        return not self.hall.in_phase(*_MOVING)
+        return not self.in_phase(*MOVING)
+
+    def night(self, low: int, deed: Deed) -> set[str]:
+        """Demand falls to ``low``, with the deed in the middle; the machines that sleep then."""
+        self.annotation_is_forged(self.bare, phase="asleep", deadline="2999-01-01T00:00:00Z")
+        self.demand_falls(low, self.at_a_moment(("going_off", "asleep"), deed))
+        return self.in_phase("asleep")
+
+    def morning(self, deed: Deed) -> None:
+        """Demand rises on machines of which one is on already, one does not boot, and one is late."""
+        touched, failing, late = self.chance.sample(sorted(self.in_phase("asleep")), 3)
+        self.is_switched_on_by_hand(touched)
+        self.settle()
+        self.boot_fails(failing)
+        self.boot_is_late(late)
+        self.demand_rises(self.at_a_moment(("waking",), deed))
+
+    def night_with_faults(self, low: int, sleepers: set[str], deed: Deed) -> None:
+        """Demand falls to ``low``, and four of the machines that should sleep have a fault."""
+        self.sleep_is_turned_off()
+        self.hall.change_fleet({"spec": {"sleep": {"mode": "on"}}})
+        lying, busy, dead, deaf = self.chance.sample(sorted(sleepers), 4)
+        before = self.hall.power()[dead]["resets"]
+        self.bmc_lies(lying)
+        self.bmc_is_busy(busy)
+        self.bmc_is_dead(dead)
+        self.shutdown_is_ignored(deaf)
+        self.demand_falls(low, self.at_a_moment(("going_off", "asleep"), deed))
+        assert self.hall.power()[dead]["resets"] == before
+
+    def cycles_are_used_up(self) -> None:
+        """No machine that has slept today sleeps again."""
+        before = dict(self.watcher.sleeps)
+        self.hall.change_fleet({"spec": {"sleep": {"mode": "on", "maxCyclesADay": 1}}})
+        ended = unchanged.runs_ended(self.hall.running)
+        # The first of them may have begun before the change.
+        wait_until(
+            lambda: unchanged.runs_ended(self.hall.running) >= ended + 3,
+            PATIENCE_SECONDS,
+            "three runs",
+            interval=0.5,
+        )
+        after = self.watcher.sleeps
+        assert before
+        assert {name: after[name] for name in before} == before
 
     # Deeds in the middle of a scene
 
@@ -139,7 +192,7 @@ class Day:
             before = self.watcher.entered(phase)
             wait_until(
                 lambda: self.watcher.entered(phase) >= before + count,
-                _PATIENCE_SECONDS,
+                PATIENCE_SECONDS,
                 f"{count} machines to be {phase}",
                 interval=0.05,
             )
@@ -147,8 +200,35 @@ class Day:
 
         return wait
 
+    def then_kill(self, deed: Deed) -> Deed:
+        """The deed, and the death of the operator a few looks of the watcher later."""
+        looks = self.chance.randint(1, 25)
+
+        def both() -> None:
+            deed()
+            until = self.watcher.looks + looks
+            wait_until(
+                lambda: self.watcher.looks >= until, PATIENCE_SECONDS, "looks", interval=0.05
+            )
+            self.operator_is_killed()
+
+        return both
+
     def operator_is_killed(self) -> None:
         self.hall.kill_operator()
+        self.survived["operator killed"] += 1
+
+    def apiserver_is_restarted(self) -> None:
+        self.hall.restart_apiserver()
+        self.survived["API server restarted"] += 1
+
+    def a_playbook_runs_beside(self) -> None:
+        self.hall.play_sleep()
+        self.survived["`sleep` playbook beside the operator"] += 1
+
+    def a_second_operator_runs(self) -> None:
+        self.hall.reconcile_beside()
+        self.survived["run of a second operator beside the first"] += 1
 
     # Machines with faults
 
@@ -157,16 +237,18 @@ class Day:
         self.expect(
             "boots fail → quarantined",
             f"{name} is quarantined",
-            lambda: name in self.hall.in_phase("quarantined"),
+            lambda: name in self.in_phase("quarantined"),
         )
+        self.survived["boot that fails"] += 1
 
     def boot_is_late(self, name: str) -> None:
         self.hall.fault("boot-late", name, LATE_SECONDS)
         self.expect(
             "boot is late → awake",
             f"{name} is awake",
-            lambda: name in self.hall.in_phase("awake"),
+            lambda: name in self.in_phase("awake"),
         )
+        self.survived["boot that is late"] += 1
 
     def bmc_lies(self, name: str) -> None:
         """Its PowerState is On, whatever it does, so that its sleep is never proven."""
@@ -174,12 +256,61 @@ class Day:
         self.expect(
             "BMC says On for ever → quarantined",
             f"{name} is quarantined",
-            lambda: name in self.hall.in_phase("quarantined"),
+            lambda: name in self.in_phase("quarantined"),
         )
+        self.survived["BMC that says `On` for ever"] += 1
+
+    def bmc_is_busy(self, name: str) -> None:
+        self.hall.fault("reset-busy", name, BUSY_SECONDS)
+        self.expect(
+            "BMC is not ready for a switch → asleep",
+            f"{name} is asleep",
+            lambda: name in self.in_phase("asleep"),
+        )
+        self.survived["BMC that is not ready for a switch"] += 1
+
+    def bmc_is_dead(self, name: str) -> None:
+        """The machine stays awake, because nobody could wake it."""
+        self.hall.fault("dead-bmc", name)
+        self.survived["BMC that is dead"] += 1
+
+    def shutdown_is_ignored(self, name: str) -> None:
+        self.hall.fault("shutdown-ignored", name)
+        before = self.watcher.left(name, "going_off")
+        self.expect(
+            "shutdown never ends → stays awake",
+            f"{name} is awake",
+            lambda: (
+                self.watcher.left(name, "going_off") > before and name in self.in_phase("awake")
+            ),
+        )
+        self.survived["shutdown that never ends"] += 1
+
+    def is_switched_on_by_hand(self, name: str) -> None:
+        before = self.watcher.left(name, "asleep")
+        self.hall.press_button(name)
+        self.expect(
+            "switched on at its front → not asleep",
+            f"{name} is not asleep",
+            lambda: self.watcher.left(name, "asleep") > before,
+        )
+        self.survived["switch at the front"] += 1
+
+    def annotation_is_forged(self, name: str, **record: t.Any) -> None:
+        """A kubelet writes the annotation of its own Node."""
+        claim = {"since": "2000-01-01T00:00:00Z", "owner": name, "attempts": 0, **record}
+        self.watcher.forged.add(name)
+        self.hall.annotate_node(name, **{ANNOTATION: json.dumps(claim)})
+
+        def is_gone() -> bool:
+            return ANNOTATION not in self.hall.nodes()[name]["metadata"].get("annotations", {})
+
+        self.expect("annotation is forged → taken away", f"{name} has none", is_gone)
+        self.survived["annotation written by a kubelet"] += 1
 
 
 @contextmanager
-def day(hall: SleepingHall, seed: int) -> Iterator[Day]:
+def day(hall: SleepingHall, seed: int, max_share: float = 1.0) -> Iterator[Day]:
     """A day whose protected machines are chosen, before the PowerFleet exists."""
     signed = [name for name, one in hall.machines.items() if one.certificate == "lab-ca"]
     small = sorted(signed, key=lambda name: hall.machines[name].cores)[:3]
@@ -187,13 +318,16 @@ def day(hall: SleepingHall, seed: int) -> Iterator[Day]:
     hall.annotate_node(held, **{HOLD: "maintenance"})
     hall.cordon(cordoned)
     hall.create_pod("bare", nodeName=bare)
-    watcher = Watcher(hall, frozenset(small), frozenset({cordoned}), MAX_ATTEMPTS)
+    bounds = Bounds(MAX_ATTEMPTS, max(1, int(max_share * len(hall.machines))), MAX_CYCLES)
+    watcher = Watcher(hall, frozenset(small), frozenset({cordoned}), bounds)
     with watcher:
+        wait_until(lambda: watcher.looks > 0, PATIENCE_SECONDS, "the first look", interval=0.1)
         try:
             yield Day(hall, watcher, random.Random(seed), held, cordoned, bare)
         except BaseException:
             sys.stdout.write(
-                f"phases: {hall.phases()}\nstatus: {hall.status()}\n{hall.state_of_pods()}"
+                f"seed: {seed}\nphases: {hall.phases()}\nstatus: {hall.status()}\n"
+                f"{hall.state_of_pods()}\ntransitions: {watcher.transitions}\n"
             )
             sys.stdout.write(hall.running.operator.log[-5000:])
             raise

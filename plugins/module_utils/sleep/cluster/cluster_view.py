@@ -38,6 +38,8 @@ _MACHINE_HEALTH_CHECKS = {
     "machine.openshift.io/machine": ("machine.openshift.io/v1beta1",),
 }
 _PAUSED = "cluster.x-k8s.io/paused"
+_CORDON_STAYS = "a cordon stays after the wake, use kubectl uncordon"
+_NOT_TAINTED = "it is taken away if the Node is ready"
 _ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 
@@ -160,7 +162,7 @@ class Records:
             told = tainted_phase(node)
             if told is not None and (read is None or read.phase.value != told):
                 if name not in found.unreadable:
-                    found.findings.append(_of_lost_record(name))
+                    found.findings.append(_disagreeing(name, _CORDON_STAYS))
                 found.unreadable.discard(name)
                 read = NodeRecord(
                     Phase.ASLEEP,
@@ -170,6 +172,7 @@ class Records:
                     paused=tuple(PAUSES),
                 )
             elif told is None and read is not None:
+                found.findings.append(_disagreeing(name, _NOT_TAINTED))
                 read = NodeRecord(Phase.ASLEEP, now - _LONG_AGO_SECONDS, "")
             if read is not None:
                 found.records[name] = read
@@ -241,10 +244,8 @@ def leaving_pods(pods: t.Iterable[Object]) -> dict[str, dict[str, Subject]]:
     return found
 
 
-def _of_lost_record(name: str) -> Finding:
-    problem = (
-        "it is not the state of the taint; a cordon stays after the wake, use kubectl uncordon"
-    )
+def _disagreeing(name: str, consequence: str) -> Finding:
+    problem = f"it is not the state of the taint; {consequence}"
     return Finding(Subject("Node", name), f"metadata.annotations[{ANNOTATION}]", problem)
 
 

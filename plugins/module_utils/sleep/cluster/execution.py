@@ -40,6 +40,8 @@ class Executor:
 
     ``problems`` are failures of single machines, which get no further change in this run. ``came``
     has a pod of each machine whose first request to shut down was not sent because of that pod.
+    ``request_seconds`` has the duration of each machine's last request to switch: a BMC that is busy
+    accepts it late.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Executor:
         self._refused: set[str] = set()
         self.problems: list[Finding] = []
         self.came: dict[str, str] = {}
+        self.request_seconds: dict[str, float] = {}
 
     def is_new(self, change: Change) -> bool:
         """Whether the change writes, or acts for the first time in this run."""
@@ -118,7 +121,11 @@ class Executor:
             return
         if self._guard is not None:
             self._guard()
-        for name, problem in self._bmcs.switch(names, state, self._context).items():
+        began = self._context.now()
+        problems = self._bmcs.switch(names, state, self._context)
+        seconds = (self._context.now() - began).total_seconds()
+        self.request_seconds.update(dict.fromkeys(names, seconds))
+        for name, problem in problems.items():
             told = f"its machine was not switched {state}: {problem}"
             self.problems.append(Finding(Subject("Node", name), "", told))
 

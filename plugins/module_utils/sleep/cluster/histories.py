@@ -52,10 +52,15 @@ class Histories:
             self._fell_asleep(change.name, now)
 
     def follow(self, names: t.Iterable[str], records: Records, now: float) -> None:
-        """Note sleeps and wakes that a run was killed before it could record."""
+        """Note sleeps and wakes that a run was killed before it could record.
+
+        A run writes annotation and taint at once, so an assumed record is no such sleep.
+        """
         for name in names:
             node, history = records.get(name), self.record.machines.get(name)
             since = None if history is None else history.asleep_since
+            if node is not None and node.is_assumed:
+                continue
             if node is not None and node.phase is Phase.ASLEEP and since is None:
                 self._fell_asleep(name, node.since)
             elif node is None and since is not None:

@@ -54,6 +54,8 @@ class NodeView:
     cordon, and the label that takes it out of the count of its zone. ``came`` is a pod because of
     which this run did not send the first request to shut down. ``pauses`` are marks of PAUSES that a
     sleep adds. ``has_volumes`` says that volumes are attached to it, which nothing detaches by force.
+    ``request_seconds`` are those that the last request of this run to its BMC took: the phase began
+    with the write before it, and the switch only with its end.
     """
 
     name: str
@@ -69,6 +71,7 @@ class NodeView:
     came: str = ""
     pauses: tuple[str, ...] = ()
     has_volumes: bool = False
+    request_seconds: float = 0.0
 
     @property
     def phase(self) -> Phase:
@@ -146,7 +149,7 @@ class _Machine:
     @property
     def _is_late(self) -> bool:
         deadline = self._record.deadline
-        return deadline is not None and self.now > deadline
+        return deadline is not None and self.now > deadline + self.view.request_seconds
 
     @property
     def _is_back(self) -> bool:
@@ -272,7 +275,12 @@ class _Machine:
     def _asleep(self) -> Change | None:
         view = self.view
         if self._is_back:
-            return self._to_awake("by_hand", "It was switched on by hand, and its Node is ready.")
+            reason = (
+                "Its Node is ready, though its annotation or its taint says otherwise."
+                if self._record.is_assumed
+                else "It was switched on by hand, and its Node is ready."
+            )
+            return self._to_awake("by_hand", reason)
         if view.is_on:
             timeout = self.patience.boot_timeout
             return self._to(

@@ -58,6 +58,11 @@ class NodeRecord:
     reason: str = ""
     paused: tuple[str, ...] = ()
 
+    @property
+    def is_assumed(self) -> bool:
+        """Whether no run wrote it, because the annotation and the taint of the Node disagree."""
+        return not self.owner
+
     def as_annotation(self) -> str:
         """The JSON text."""
         fields: dict[str, t.Any] = {

@@ -234,6 +234,7 @@ class SleepRun:
             )
             more = {
                 "came": self.executor.came.get(name, ""),
+                "request_seconds": self.executor.request_seconds.get(name, 0.0),
                 "pauses": self.peers.pauses_for(node),
                 "has_volumes": name in self.with_volumes,
             }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -64,8 +65,14 @@ class Switches:
 
     told: list[str]
     problems: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    passed: float = 0.0
+
+    def now(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(NOW + self.passed, datetime.UTC)
 
     def switch(self, names: t.Collection[str], state: str, _context: Context) -> dict[str, str]:
+        self.passed += self.seconds
         self.told += [f"{state} {name}" for name in names]
         return {name: told for name, told in self.problems.items() if name in names}
 
@@ -103,7 +110,7 @@ def executor(cluster: Cluster, **more: t.Any) -> tuple[Executor, Switches]:
     switches = Switches(cluster.told)
     lease = {"lease_namespace": "kube-system", "lease_timeout": 0.0}
     options = eviction.SPEC.complete({**lease, "timeout": 1.0})
-    context = Context(warn=cluster.told.append)
+    context = Context(warn=cluster.told.append, now=switches.now)
     bmcs = t.cast("Bmcs", switches)
     return Executor(kube, bmcs, options, context, more.get("guard")), switches
 
@@ -132,6 +139,14 @@ def test_a_refused_node_leaves_the_others_to_their_transitions(
     [problem] = found.problems
     assert (problem.subject.name, "denied by a policy" in problem.problem) == ("n1", True)
     assert not found.is_new(changes[0])
+
+
+def test_the_time_that_a_busy_bmc_takes_is_known(cluster: Cluster) -> None:
+    found, switches = executor(cluster)
+    switches.seconds = 5.0
+    found.write([going_off("n1")], cluster.nodes)
+    found.act({})
+    assert found.request_seconds == {"n1": 5.0}
 
 
 def test_all_nodes_may_be_refused(cluster: Cluster) -> None:

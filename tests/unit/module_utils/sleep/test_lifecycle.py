@@ -187,6 +187,12 @@ class TestFailures:
         assert due is not None
         assert (due.phase, due.word, due.is_warning) == (Phase.AWAKE, "not_off", True)
 
+    def test_a_shutdown_is_not_late_before_its_request_was_accepted(self) -> None:
+        late = {"deadline": NOW - 4, "attempts": 3}
+        assert change(view(Phase.GOING_OFF, late, request_seconds=5.0, pods=("a/b",))) is None
+        due = change(view(Phase.GOING_OFF, late, request_seconds=3.0), OFF)
+        assert due is not None and due.word == "not_off"
+
     def test_a_quarantined_machine_that_was_repaired_is_awake(self) -> None:
         due = change(view(Phase.QUARANTINED, is_ready=True, answered_at=NOW - 1))
         assert due is not None
@@ -340,6 +346,9 @@ def test_a_record_without_the_taint_of_its_phase_switches_nothing_off(told: str 
         seen = NodeView("n1", record, is_ready, NOW, "On", ("a/b",))
         due = change(seen, OFF)
         assert due is not None and due.action in ("none", "cycle", "switch_on")
+        if is_ready:
+            assert due.reason.startswith("Its Node is ready, though its annotation")
+    assert [one.subject.name for one in records.findings] == ["n1"]
 
 
 def test_a_record_with_its_taint_counts() -> None:
