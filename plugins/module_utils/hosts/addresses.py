@@ -27,6 +27,8 @@ _NAMES_OF_GROUPS = frozenset(
     )
 )
 _MAX_ADDRESS_LENGTH = 64
+# Shortest and longest prefix that kubeadm accepts for services, by IP version.
+_SERVICE_PREFIXES = {4: (12, 28), 6: (108, 124)}
 _MAX_PART_LENGTH = 63  # length of a host name (RFC 1123)
 
 
@@ -60,4 +62,21 @@ def subnet(value: t.Any, path: str) -> Network:
         raise InvalidField(path, problem) from None
     if str(network.network_address) != str(ipaddress.ip_address(value.split("/")[0])):
         raise InvalidField(path, f"{shown(value)} has host bits set; {network} is the subnet")
+    if "%" in value or network.is_multicast or network.is_loopback or network.is_link_local:
+        raise InvalidField(
+            path, f"{shown(value)} has no addresses that a cluster can route; write another subnet"
+        )
+    return network
+
+
+def service_subnet(value: t.Any, path: str) -> Network:
+    """A subnet in CIDR notation with a length for services. Raises InvalidField."""
+    network = subnet(value, path)
+    shortest, longest = _SERVICE_PREFIXES[network.version]
+    if not shortest <= network.prefixlen <= longest:
+        raise InvalidField(
+            path,
+            f"kubeadm refuses {network} for services; write a subnet from /{shortest} to "
+            f"/{longest}",
+        )
     return network

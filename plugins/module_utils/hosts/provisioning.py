@@ -22,7 +22,7 @@ from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, w
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import whole_units
 from ..redfish.hardware.facts import mac_address
-from .addresses import Network, inventory_name, subnet
+from .addresses import Network, inventory_name, service_subnet, subnet
 
 API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "Provisioning"
@@ -174,7 +174,8 @@ def read_request(spec: t.Any) -> Request:
     given = mapping(spec, "spec")
     _refuse_unknown(given, _FIELDS, "spec")
     items = _items(given)
-    pods, services = (_subnet(given, field) for field in ("PodSubnet", "ServiceSubnet"))
+    pods = _subnet(given, "PodSubnet", subnet)
+    services = _subnet(given, "ServiceSubnet", service_subnet)
     if pods and services and pods.version == services.version and pods.overlaps(services):
         raise InvalidField("spec.PodSubnet", f"{pods} overlaps with the ServiceSubnet {services}")
     return Request(
@@ -379,9 +380,11 @@ def _choice(given: t.Mapping[str, t.Any], name: str, choices: t.Sequence[t.Any])
     return value
 
 
-def _subnet(given: t.Mapping[str, t.Any], name: str) -> Network | None:
+def _subnet(
+    given: t.Mapping[str, t.Any], name: str, read: t.Callable[[t.Any, str], Network]
+) -> Network | None:
     value = given.get(name)
-    return None if value in (None, "") else subnet(value, f"spec.{name}")
+    return None if value in (None, "") else read(value, f"spec.{name}")
 
 
 def _plugins(value: t.Any) -> tuple[str, ...]:
