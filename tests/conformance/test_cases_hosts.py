@@ -272,6 +272,10 @@ def test_devices_are_found_by_every_choice_of_label_fields() -> None:
         ("0b40_8086_8086_0000", True, None),
         ("8086_37c8_1028_0a1b", True, None),
         ("37c9", True, None),
+        # QuickAssist of Xeon 6 (qat_6xxx of Linux), and of Atom and Xeon D (DPDK's table of devices).
+        ("8086_4948", True, None),
+        ("0b40_18a0", True, None),
+        ("18ee", True, None),
         ("0b40", None, None),
         ("8086", None, None),
         # A Xeon Phi is a co-processor of Intel.
