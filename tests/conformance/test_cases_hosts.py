@@ -140,6 +140,26 @@ def test_subnets_of_a_version_that_no_host_has_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("hosts", "spec", "told"),
+    [
+        # ValidateNetworking of kubeadm: at least ten addresses, and at most 2^20.
+        (ONLY_4, {"ServiceSubnet": "10.96.0.0/29"}, "from /12 to /28"),
+        (ONLY_4, {"ServiceSubnet": "11.0.0.0/8"}, "from /12 to /28"),
+        (ONLY_6, {"ServiceSubnet": "fd00:2::/64"}, "from /108 to /124"),
+        (ONLY_4, {"PodSubnet": "169.254.0.0/16"}, "no addresses that a cluster can route"),
+        (ONLY_4, {"ServiceSubnet": "127.0.0.0/16"}, "no addresses that a cluster can route"),
+        (ONLY_6, {"PodSubnet": "fe80::/64"}, "no addresses that a cluster can route"),
+        (ONLY_6, {"PodSubnet": "fd00::%eth0/64"}, "no addresses that a cluster can route"),
+    ],
+)
+def test_subnets_that_no_cluster_can_use_are_refused(
+    hosts: t.Sequence[t.Sequence[str]], spec: Json, told: str
+) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        answer(fleet(*hosts), **spec)
+
+
+@pytest.mark.parametrize(
     ("hosts", "spec", "versions"),
     [
         (ONLY_4, {}, [4]),
@@ -252,6 +272,10 @@ def test_devices_are_found_by_every_choice_of_label_fields() -> None:
         ("0b40_8086_8086_0000", True, None),
         ("8086_37c8_1028_0a1b", True, None),
         ("37c9", True, None),
+        # QuickAssist of Xeon 6 (qat_6xxx of Linux), and of Atom and Xeon D (DPDK's table of devices).
+        ("8086_4948", True, None),
+        ("0b40_18a0", True, None),
+        ("18ee", True, None),
         ("0b40", None, None),
         ("8086", None, None),
         # A Xeon Phi is a co-processor of Intel.

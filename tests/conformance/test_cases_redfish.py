@@ -82,7 +82,9 @@ def test_the_watts_are_those_of_the_whole_server(folder: str, file: str, watts: 
         assert result["errors"] == []
 
 
-@pytest.mark.parametrize("path", ["", "/", "/redfish/v1", "/redfish/v1/", "/redfish/v1/?x=1#y"])
+@pytest.mark.parametrize(
+    "path", ["", "/redfish/", "/redfish/v1", "/redfish/v1/?x=1#y", "/redfish/v1/Systems/"]
+)
 @pytest.mark.parametrize("kind", ["redfish", "idrac-virtualmedia", "redfish-uefihttp+https"])
 def test_an_address_of_the_service_root_means_the_only_system(kind: str, path: str) -> None:
     with HttpsServer(case("14-bmc-address-of-service-root", "tree.json")) as server:

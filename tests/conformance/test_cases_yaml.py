@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ssl
 import typing as t
 from pathlib import Path
 
@@ -12,7 +13,15 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_file
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    Client,
+    Target,
+    Trust,
+    visit,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.pem import accept_as_go
+from support.certificates import issued, self_signed
 from support.https_server import HttpsServer
 from support.scripted_api import ScriptedApi, in_turn
 
@@ -49,6 +58,31 @@ def test_a_bundle_with_names_is_loaded(ca_cert: str | None) -> None:
     kube = Kube.connect(options, patience_seconds=0.0)
     with pytest.raises(ApiError, match="refused"):
         kube.get("/version")
+
+
+@pytest.mark.parametrize("given", ["authority", "server"])
+def test_a_certificate_that_is_not_self_signed_is_an_authority(tmp_path: Path, given: str) -> None:
+    """As for kubectl; python-base#136 and python#2160 of kubernetes-client are the reports."""
+    authority = issued(self_signed(common_name="company"), "cluster")
+    server = issued(authority)
+    path = tmp_path / "ca.pem"
+    path.write_text({"authority": authority, "server": server}[given].pem)
+    with HttpsServer({"/version": {"major": "1"}}, certificate=server) as api:
+        options = {"host": api.endpoint, "api_key": "t", "ca_cert": str(path)}
+        assert Kube.connect(options).get("/version") == {"major": "1"}
+        target = Target("bmc", api.endpoint, trust=Trust(ca_path=str(path)))
+        assert visit([target], _version) == [{"major": "1"}]
+
+
+async def _version(client: Client, target: Target) -> t.Any:
+    return (await client.get_json("/version")).body
+
+
+def test_authorities_are_no_stricter_than_those_of_kubectl() -> None:
+    context = ssl.create_default_context()
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    accept_as_go(context)
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
 
 
 def test_a_kubeconfig_of_this_host_goes_past_the_proxy(

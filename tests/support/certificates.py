@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Self-signed certificates for servers that tests start."""
+"""Certificates for servers that tests start."""
 
 from __future__ import annotations
 
@@ -87,21 +87,36 @@ def self_signed(
     serial: int | None = None,
 ) -> Certificate:
     """A certificate for these host names and addresses, valid from yesterday for a year."""
-    private = key or ec.generate_private_key(ec.SECP256R1())
+    return _signed(names, common_name, key or ec.generate_private_key(ec.SECP256R1()), None, serial)
+
+
+def issued(authority: Certificate, common_name: str = "server") -> Certificate:
+    """A certificate for loopback that another one has signed; it may sign further ones."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return _signed(LOOPBACK_NAMES, common_name, key, authority, None)
+
+
+def _signed(
+    names: Sequence[str],
+    common_name: str,
+    private: PrivateKey,
+    authority: Certificate | None,
+    serial: int | None,
+) -> Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.datetime.now(datetime.UTC)
     alternatives = [_general_name(name) for name in names]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(subject)
+        .issuer_name(authority.certificate.subject if authority else subject)
         .public_key(private.public_key())
         .serial_number(serial or x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=365))
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(private, hashes.SHA256())
+        .sign(authority.key if authority else private, hashes.SHA256())
     )
     return Certificate(certificate, private)
 

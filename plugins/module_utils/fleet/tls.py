@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..base.boundary import shown
 from ..base.errors import InvalidInput
-from ..kube.connection.pem import certificates
+from ..kube.connection.pem import accept_as_go, certificates
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MIN_RSA_BITS = 2048
@@ -113,6 +113,7 @@ def _accepting(trust: Trust) -> ssl.SSLContext:
             f"Cannot read certificate authorities from {source} ({error}); "
             "give certificates in PEM form"
         ) from error
+    accept_as_go(context)
     context.sslobject_class = _PromptSSLObject
     return context
 

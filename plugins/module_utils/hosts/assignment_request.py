@@ -13,8 +13,9 @@ from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields.lenient import objects
 from ..base.fields.strict import mapping, text, text_mapping
 from ..base.json_types import Object
+from .addresses import inventory_name
 from .outputs.cluster_objects import cluster_name
-from .provisioning import KIND, Request, inventory_name, read_request
+from .provisioning import KIND, Request, read_request
 from .roles.availability import Former, FormerRole, HostKey, Owner
 
 DEFAULT_CLUSTER = "cluster"

@@ -1,15 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reader of a Provisioning's spec: the roles, the requirements of their hosts, names and subnets.
+"""Reader of a Provisioning's spec: the roles, and the requirements of their hosts.
 
 The design of the BPA operator has ``master`` and ``worker``, whose hosts are found by their
 capabilities. Its code has ``masters`` and ``workers``, whose hosts are named by a MAC address. One
 spec may have both, and each field of one is valid in the other.
-
-An inventory is a program for Ansible: a line break in a label would be another host, and a space
-before ``ansible_connection=local`` would run the installer on the controller. So names and subnets
-are checked before they become part of one.
 """
 
 from __future__ import annotations
@@ -26,55 +22,8 @@ from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, w
 from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import whole_units
-from ..nodeconfig.inventory_hosts import require_name_of_a_host
 from ..redfish.hardware.facts import mac_address
-
-Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
-
-# Groups of inventories and of kubespray. Its plays for a group would run on such a host, and a host
-# named bastion would become the jump host of all others, without a check of their keys.
-_NAMES_OF_GROUPS = frozenset(
-    (
-        *("all", "ungrouped", "etcd", "bastion", "calico-rr", "no-floating"),
-        *("kube-master", "kube-node", "k8s-cluster", "ovn-central", "ovn-controller", "virtlet"),
-    )
-)
-_MAX_ADDRESS_LENGTH = 64
-_MAX_PART_LENGTH = 63  # length of a host name (RFC 1123)
-
-
-def inventory_name(value: t.Any, path: str) -> str:
-    """A valid name of a Node and of an inventory host. Raises InvalidField."""
-    if not is_subdomain(value):
-        raise InvalidField(
-            path,
-            f"{shown(value)} cannot be the name of a node; write lower-case letters, digits, "
-            "hyphens and dots, such as master-1",
-        )
-    if any(len(part) > _MAX_PART_LENGTH for part in value.split(".")):
-        raise InvalidField(
-            path,
-            f"a part of {shown(value)} has more than {_MAX_PART_LENGTH} characters; shorten it",
-        )
-    if value in _NAMES_OF_GROUPS:
-        raise InvalidField(path, f"{value} is the name of a group; choose another name")
-    require_name_of_a_host(value, path, "choose another name")
-    return str(value)
-
-
-def subnet(value: t.Any, path: str) -> Network:
-    """A subnet in CIDR notation. Raises InvalidField."""
-    problem = f"{shown(value)} is not a subnet in CIDR notation; write one such as 10.244.64.0/18"
-    if not isinstance(value, str) or len(value) > _MAX_ADDRESS_LENGTH or "/" not in value:
-        raise InvalidField(path, problem)
-    try:
-        network = ipaddress.ip_network(value, strict=False)
-    except ValueError:
-        raise InvalidField(path, problem) from None
-    if str(network.network_address) != str(ipaddress.ip_address(value.split("/")[0])):
-        raise InvalidField(path, f"{shown(value)} has host bits set; {network} is the subnet")
-    return network
-
+from .addresses import Network, inventory_name, service_subnet, subnet
 
 API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "Provisioning"
@@ -226,7 +175,8 @@ def read_request(spec: t.Any) -> Request:
     given = mapping(spec, "spec")
     _refuse_unknown(given, _FIELDS, "spec")
     items = _items(given)
-    pods, services = (_subnet(given, field) for field in ("PodSubnet", "ServiceSubnet"))
+    pods = _subnet(given, "PodSubnet", subnet)
+    services = _subnet(given, "ServiceSubnet", service_subnet)
     if pods and services and pods.version == services.version and pods.overlaps(services):
         raise InvalidField("spec.PodSubnet", f"{pods} overlaps with the ServiceSubnet {services}")
     return Request(
@@ -427,9 +377,9 @@ def _choice(given: Object, name: str, choices: t.Sequence[t.Any]) -> t.Any:
     return value
 
 
-def _subnet(given: Object, name: str) -> Network | None:
+def _subnet(given: Object, name: str, read: t.Callable[[t.Any, str], Network]) -> Network | None:
     value = given.get(name)
-    return None if value in (None, "") else subnet(value, f"spec.{name}")
+    return None if value in (None, "") else read(value, f"spec.{name}")
 
 
 def _plugins(value: t.Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ _TYPE = re.compile(
 )
 _AUTHORITY = re.compile(r"[^/?#]*")
 # Paths that name no system, so that it is the only one of the BMC.
-_NO_SYSTEM = frozenset({"", "redfish/v1"})
+_NO_SYSTEM = frozenset({"", "redfish", "redfish/v1", "redfish/v1/Systems"})
 
 
 def redfish_endpoint(bmc_address: str | None) -> tuple[str, str] | None:

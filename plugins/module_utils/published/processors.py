@@ -14,7 +14,9 @@ import typing as t
 
 _MAX_MODEL_LENGTH = 256
 _MARKS = re.compile(
-    r"^\W*\d+\s*x\s|\((?:r|tm|c)\)|[®™]|@.*|\b\d+(?:\.\d+)?\s*ghz\b|\b\d+[\s-]cores?\b|\b(?:cpu|processor)\b"
+    r"^\W*\d+\s*x\s|\((?:r|tm|c)\)|[®™]|@.*|\b\d+(?:\.\d+)?\s*ghz\b|\b\d+[\s-]cores?\b"
+    # Lenovo and HPE append cores and power: "Platinum 8380 40C 270W 2.3GHz Processor".
+    r"|\b\d{1,3}[cw]\b|\b(?:cpu|processor)\b"
 )
 _SEPARATORS = re.compile(r"[^a-z0-9+]+")
 _VERSION = re.compile(r"_(v\d)(?=_|$)")
@@ -35,7 +37,8 @@ _EPYC = re.compile(
 _FIRST_OF_LINE = {"8": 4, "9": 4}
 _SIX = re.compile(r"^intel_xeon_6\d{3}(?P<cores>[ep])\+?(?:_?[a-z])?$")
 _SCALABLE = re.compile(
-    r"^intel_xeon_(?P<tier>[a-z]+_)?(?P<first>[3-9])(?P<generation>[1-5])\d\d[a-z]*\+?$"
+    r"^intel_xeon_(?P<tier>(?:platinum|gold|silver|bronze|max)_)?(?P<first>[3-9])(?P<generation>[1-5])"
+    r"\d\d[a-z]*\+?$"
 )
 _WORKSTATION = re.compile(r"^intel_xeon_w\d?_[23](?P<generation>[1-6])\d\d[a-z]*$")
 _E_VERSION = re.compile(r"^intel_xeon_e[57]_\d{4}[a-z]*(?:_?v(?P<version>[1-4]))?(?:_.*)?$")

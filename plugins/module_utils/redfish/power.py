@@ -16,11 +16,13 @@ from ..base.fields.lenient import member, number, objects, text
 from ..base.json_types import Object
 from . import parts
 from .links import identity, last_segment, link, name_of, natural_order
-from .supplies import sum_of_supplies, vendors_of
+from .sensors import USELESS_STATES
+from .supplies import NO_WATTS, sum_of_supplies, vendors_of
 
 MAX_WATTS = 100_000.0
 
 _MAX_CONTROLS = 200
+_WATTS = ("", "w", "watt", "watts")
 _NUMBERS = re.compile(r"\d+", re.ASCII)
 # Members of vendors' blocks with the power draw of the server, such as TotalPower of Inspur.
 _VENDORS_TOTAL = re.compile(
@@ -38,7 +40,7 @@ class Power(t.NamedTuple):
     @property
     def is_plausible(self) -> bool:
         """Several BMCs report 0 W if they measure nothing."""
-        return 0 < self.watts <= MAX_WATTS
+        return 0 < self.watts <= MAX_WATTS and self.watts != NO_WATTS
 
 
 def of_environment(uri: str, body: Object) -> Power | None:
@@ -63,9 +65,11 @@ def _is_of_part(source: str) -> bool:
 
 def of_sensor(uri: str, body: Object) -> Power | None:
     """The reading of a Sensor resource that measures the power of the server."""
-    is_power = text(body.get("ReadingType")) in ("", "Power") and text(
-        body.get("ReadingUnits")
-    ) in ("", "W")
+    is_power = (
+        text(body.get("ReadingType")).lower() in ("", "power")
+        and text(body.get("ReadingUnits")).lower() in _WATTS
+        and text(member(body, "Status", "State")).lower() not in USELESS_STATES
+    )
     return _power(uri, body.get("Reading")) if is_power and parts.of_entry(body) != "part" else None
 
 

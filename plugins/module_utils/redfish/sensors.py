@@ -35,7 +35,7 @@ Rule = t.Literal[
     "known_sensor",
 ]
 
-_USELESS_STATES = frozenset({"absent", "disabled", "unavailableoffline"})
+USELESS_STATES = frozenset({"absent", "disabled", "unavailableoffline"})
 _CELSIUS = frozenset({"cel", "c", "°c", "degc", "celsius"})
 _FAHRENHEIT = frozenset({"[degf]", "degf", "f", "°f", "fahrenheit"})
 _KELVIN = frozenset({"k", "kel", "kelvin"})
@@ -178,7 +178,7 @@ def _usable(reading: t.Any, units: str, entry: Object) -> tuple[float | None, st
     """The reading in °C and an empty text, or None and the reason."""
     state = text(member(entry, "Status", "State"))
     value = number(reading)
-    if state.lower() in _USELESS_STATES:
+    if state.lower() in USELESS_STATES:
         return None, f"is {state}"
     if value is None:
         return None, "has no reading"

@@ -14,6 +14,8 @@ import typing as t
 from ..base.fields.lenient import member, number, objects, text
 from ..base.json_types import Object
 
+# All ones of 16 bits; firmware gives them for no reading.
+NO_WATTS = 0xFFFF
 _MAX_VENDORS = 8
 _NEVER_COUNTED = frozenset({"absent"})
 # States and healths of a supply that may deliver nothing; without a reading it counts as 0 W.
@@ -98,9 +100,9 @@ def _capacity(supply: Object) -> float | None:
 
 
 def _below(most: float | None, value: t.Any) -> float | None:
-    """The power draw, unless it is negative or at least the rating."""
+    """The power draw, unless it is negative, no reading, or at least the rating."""
     watts = number(value)
-    if watts is None or watts < 0 or (most is not None and watts >= most):
+    if watts is None or watts < 0 or watts == NO_WATTS or (most is not None and watts >= most):
         return None
     return watts
 

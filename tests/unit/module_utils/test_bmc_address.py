@@ -27,7 +27,13 @@ def test_types_with_redfish(kind: str, suffix: str, scheme: str) -> None:
         assert redfish_endpoint(f"{given}://h:8443{SYSTEM}") == (f"{scheme}://h:8443", SYSTEM)
 
 
-@pytest.mark.parametrize("path", ["", "/", "//", "/redfish/v1", "/redfish/v1/", "/redfish/v1//"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", "/", "//", "/redfish", "/redfish/v1", "/redfish/v1/", "/redfish/v1//"),
+        *("/redfish/v1/Systems", "/redfish/v1/Systems/"),
+    ],
+)
 @pytest.mark.parametrize("more", ["", "?privilege=x", "#part"])
 def test_paths_that_name_no_system(path: str, more: str) -> None:
     assert redfish_endpoint(f"redfish://10.0.0.9{path}{more}") == ("https://10.0.0.9", "")

@@ -11,7 +11,8 @@ from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import is_subdomain
 from ...base.json_types import MutableObject
 from ...redfish.hardware.facts import host_address
-from ..provisioning import Request, inventory_name
+from ..addresses import inventory_name
+from ..provisioning import Request
 from ..roles.assignment import Assigned
 from ..roles.availability import CLUSTER_LABEL, ROLE_LABEL
 from .ssh import SECRET_KEY, SSH_ARGUMENTS

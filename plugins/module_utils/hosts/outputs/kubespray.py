@@ -18,7 +18,8 @@ import typing as t
 
 from ...base.boundary import InvalidField
 from ...redfish.hardware.facts import host_address
-from ..provisioning import Request, Role, inventory_name, user_name
+from ..addresses import inventory_name
+from ..provisioning import Request, Role, user_name
 from ..roles.assignment import Answer, Assigned
 from .ssh import DEFAULT_PORT, SSH_ARGUMENTS, SshAccess, file_path
 

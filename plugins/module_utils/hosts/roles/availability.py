@@ -14,8 +14,9 @@ from ...base.boundary import InvalidField
 from ...base.label_selector import LabelSelector
 from ...base.texts import shown_text
 from ...redfish.hardware.facts import host_address
+from ..addresses import inventory_name
 from ..host import Host
-from ..provisioning import KIND, Item, Role, inventory_name
+from ..provisioning import KIND, Item, Role
 from .requirements import Judge
 
 # The label by which Cluster API's hostSelector finds the hosts of a cluster.

@@ -22,6 +22,8 @@ _BLOCK = re.compile(
 )
 _BLANKS = re.compile(rb"\s")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# X509_V_FLAG_PARTIAL_CHAIN, which Python names from 3.10 on.
+_PARTIAL_CHAIN = 0x80000
 
 
 def pem_bytes(pem: Path | str | bytes) -> bytes:
@@ -46,6 +48,15 @@ def certificates(pem: Path | str | bytes) -> list[bytes]:
     if not found:
         raise ValueError("it holds no certificate in PEM")
     return found
+
+
+def accept_as_go(context: ssl.SSLContext) -> None:
+    """Trust every given certificate, as Go does, and not only self-signed ones.
+
+    The authority of a cluster is often an intermediate one. Newer versions of Python would also
+    refuse authorities with deviations from RFC 5280 that Go and other clients accept.
+    """
+    context.verify_flags = (context.verify_flags | _PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
 
 
 def _usable(bodies: t.Iterable[bytes]) -> t.Iterator[bytes]:

@@ -22,7 +22,7 @@ from ...base.errors import InvalidInput
 from ...base.libraries import urllib3, urllib3_socks
 from .access import Access, Credential, Pem, bearer, checked_host, token_file
 from .kubeconfig import no_way, read_kubeconfig
-from .pem import certificates, pem_bytes
+from .pem import accept_as_go, certificates, pem_bytes
 from .proxies import proxy_of_environment
 
 # One connection per thread; a smaller pool would open and drop connections.
@@ -171,6 +171,7 @@ def _tls_context(access: Access) -> ssl.SSLContext:
 
 
 def _load_authorities(context: ssl.SSLContext, ca: Pem | None) -> None:
+    accept_as_go(context)
     try:
         if ca is None:
             context.load_default_certs()

@@ -58,12 +58,13 @@ _WITHOUT_VIRTUAL_FUNCTIONS = frozenset(
         *("14e4:1657", "14e4:165f", "1af4:1000", "1af4:1041"),
     )
 )
-# QuickAssist: DH895XCC, C3xxx, C62x, D15xx, 4xxx, 401xx, 402xx, 420xx; each with its virtual
-# function, which a virtual machine as host has.
+# QuickAssist: DH895XCC, C62x, D15xx, C3xxx, C4xxx, 200xx; 4xxx, 401xx, 402xx, 420xx, 6xxx; each
+# with its virtual function, which a virtual machine as host has.
 _QUICK_ASSIST = frozenset(
     (
-        *("0434", "0435", "37c8", "6f54", "19e2", "4940", "4942", "4944", "4946"),
-        *("0442", "0443", "37c9", "6f55", "19e3", "4941", "4943", "4945", "4947"),
+        *("0434", "0435", "37c8", "6f54", "19e2", "18a0", "18ee"),
+        *("0442", "0443", "37c9", "6f55", "19e3", "18a1", "18ef"),
+        *("4940", "4942", "4944", "4946", "4948", "4941", "4943", "4945", "4947", "4949"),
     )
 )
 # Graphics of the BMC itself: Aspeed, Matrox, and those of hypervisors.

@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import inventory_name
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     Disk,
     Hardware,
@@ -20,7 +21,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     Item,
     Requirements,
-    inventory_name,
     read_request,
     user_name,
 )

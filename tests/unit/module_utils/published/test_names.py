@@ -110,6 +110,9 @@ def test_firmware_s_decoration_changes_nothing(seed: int) -> None:
         ("2 x AMD EPYC 7742 64 Cores 2.25 GHz", "amd_epyc_7742"),
         ("AMD EPYC 9654 96-Core Processor", "amd_epyc_9654"),
         ("Intel(R) Xeon(R) 8480+", "intel_xeon_8480+"),
+        ("Intel Xeon Platinum 8380 40C 270W 2.3GHz Processor", "intel_xeon_platinum_8380"),
+        ("Intel Xeon-Platinum 8380 (2.3GHz/40-core/270W) Processor", "intel_xeon_platinum_8380"),
+        ("AMD EPYC 7742 64C 225W 2.25GHz", "amd_epyc_7742"),
     ],
 )
 def test_measured_processors_are_found(name: str, row: str) -> None:
@@ -133,6 +136,8 @@ def test_every_row_is_found_by_its_own_name() -> None:
         ("AMD Eng Sample: 100-000000053-04_32/20_N", "AMD", False),
         ("Genuine Intel(R) CPU 0000%@", "Intel", False),
         ("Intel(R) Xeon(R) Processor", "Intel", False),
+        # Its number is not of the Scalable scheme.
+        ("Intel(R) Xeon Phi(TM) CPU 7210 @ 1.30GHz", "Intel", True),
         ("Central Processor", "", False),
     ],
 )

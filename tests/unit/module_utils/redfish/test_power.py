@@ -135,6 +135,28 @@ def test_supplies_go_before_a_later_control() -> None:
         assert watts_of(both) == 276
 
 
+def test_all_ones_are_no_reading() -> None:
+    control = {"Name": "System Power Control", "PowerConsumedWatts": 65535}
+    body = {"PowerControl": [control], "PowerSupplies": [supply(140), supply(136)]}
+    assert watts_of(body) == 276
+    assert not power.Power(65535, PLACE).is_plausible
+
+
+@pytest.mark.parametrize(
+    ("fields", "watts"),
+    [
+        ({"ReadingUnits": "W", "ReadingType": "Power"}, 280),
+        ({"ReadingUnits": "Watts", "ReadingType": "power"}, 280),
+        ({"ReadingUnits": "kW"}, None),
+        ({"ReadingUnits": "W", **state("Absent")}, None),
+        ({"ReadingUnits": "W", **state("Disabled")}, None),
+    ],
+)
+def test_readings_of_sensors(fields: Body, watts: float | None) -> None:
+    found = power.of_sensor(PLACE, {"Name": "Total Power", "Reading": 280, **fields})
+    assert (found.watts if found else None) == watts
+
+
 def test_controls_of_several_nodes_are_none_of_this_server() -> None:
     nodes = [
         {"Name": f"Node {number} Power Control", "PowerConsumedWatts": 100 * number}
@@ -162,6 +184,8 @@ def test_controls_of_several_nodes_are_none_of_this_server() -> None:
         ([supply(140), supply(0)], 140),
         ([supply(140), supply(None)], None),
         ([supply(140), supply(-3)], None),
+        ([supply(140), supply(65535)], None),
+        ([supply(65535, PowerOutputWatts=128)], 128),
         ([supply(None), supply(None)], None),
         ([], None),
         # Input before output; output where that is all.
