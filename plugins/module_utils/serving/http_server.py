@@ -167,8 +167,9 @@ class HttpServer:
         transport, _protocol = await loop.connect_accepted_socket(
             lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=seconds
         )
-        # The end of a write is then the end of an answer, whose bytes are with the kernel.
-        transport.set_write_buffer_limits(0)
+        # The end of a write is then the end of an answer, whose bytes are with the kernel. With a
+        # limit of 0, TLS takes an empty buffer for a full one until the client sends again.
+        transport.set_write_buffer_limits(high=1, low=0)
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _converse(

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import http.client
 import socket
+import ssl
 import threading
 import time
 import typing as t
@@ -22,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.serving.http_server 
     Reply,
     Request,
 )
+from support.certificates import Certificate, self_signed
 
 BOUNDS = Bounds(connections=8, request_seconds=0.5, idle_seconds=5.0, body=1000, bodies=1500)
 
@@ -29,7 +31,8 @@ BOUNDS = Bounds(connections=8, request_seconds=0.5, idle_seconds=5.0, body=1000,
 class Running:
     """A server that answers with what it got, until the context ends."""
 
-    def __init__(self, bounds: Bounds = BOUNDS) -> None:
+    def __init__(self, bounds: Bounds = BOUNDS, certificate: Certificate | None = None) -> None:
+        self._certificate = certificate
         self.loop = asyncio.new_event_loop()
         self.server = HttpServer(self._answer, bounds)
         self._thread = threading.Thread(target=self.loop.run_forever)
@@ -38,7 +41,8 @@ class Running:
         return Reply(200, f"{request.method} {request.path} ".encode() + request.body)
 
     async def _start(self) -> int:
-        return self.server.start("127.0.0.1", 0)
+        context = None if self._certificate is None else self._certificate.server_context()
+        return self.server.start("127.0.0.1", 0, context)
 
     def __enter__(self) -> t.Self:
         self._thread.start()
@@ -210,6 +214,20 @@ def test_a_refused_client_may_send_its_body_to_the_end(server: Running) -> None:
         threading.Event().wait(2 * BOUNDS.request_seconds)
         client.sendall(b"x" * size)
         assert client.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_connections_with_tls_stay_open_longer_than_a_request_may_take() -> None:
+    certificate = self_signed()
+    trust = ssl.create_default_context(cadata=certificate.pem)
+    with Running(certificate=certificate) as server:
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", server.port, context=trust, timeout=20
+        )
+        with contextlib.closing(connection):
+            for _number in range(3):
+                connection.request("GET", "/x")
+                assert connection.getresponse().read() == b"GET /x "
+                threading.Event().wait(2 * BOUNDS.request_seconds)
 
 
 def test_bodies_together_have_a_limit(server: Running) -> None:
