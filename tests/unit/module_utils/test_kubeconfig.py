@@ -403,6 +403,17 @@ def test_an_openid_token_is_sent_and_another_auth_provider_refused() -> None:
         ({"clusters": [{"name": "c"}, {"name": "c"}]}, "two of the clusters are called 'c'"),
         ({"clusters": [{"name": "c", "cluster": {"server": 3}}]}, "this is not a kubeconfig"),
         (
+            {
+                "clusters": [
+                    {
+                        "name": "c",
+                        "cluster": {"server": "https://h", "insecure-skip-tls-verify": "false"},
+                    }
+                ]
+            },
+            "insecure-skip-tls-verify is not true or false",
+        ),
+        (
             {"clusters": [{"name": "c", "cluster": {"server": "x:1"}}]},
             "'x:1' is not a URL of a Kubernetes API; write server as",
         ),
