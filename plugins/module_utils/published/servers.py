@@ -113,7 +113,7 @@ _SCHEMES = (
     ),
     _Scheme(
         _FUJITSU,
-        # All of the line CX have Intel's, also CX2550.
+        # Servers of the line CX, also CX2550, have Intel's processors.
         re.compile(
             r"\b(?:cx\d{4}|[rtb]x(?!47)\d\d(?:[0-46-9]|(?P<amd>5))0)\s*(?P<generation>m\d)\b"
         ),

@@ -39,7 +39,7 @@ class Power(t.NamedTuple):
 
     @property
     def is_plausible(self) -> bool:
-        """Several BMCs report 0 W if they measure nothing."""
+        """Several BMCs report 0 W, or all ones, if they measure nothing."""
         return 0 < self.watts <= MAX_WATTS and self.watts != NO_WATTS
 
 
