@@ -23,3 +23,10 @@ def test_24_a_recurrence_without_rrule_is_refused() -> None:
     assert problems_of_recurrence(schedules[0]["rrule"]) == ["One or more rule required in rrule."]
     with pytest.raises(InvalidInput, match="schedule 'weekly' has no rule; write RRULE:"):
         default_configuration(schedules=schedules)
+
+
+@pytest.mark.parametrize("rrule", [None, 5, ["RRULE:FREQ=DAILY;INTERVAL=1"]])
+def test_a_recurrence_that_is_no_text_is_refused(rrule: object) -> None:
+    schedule = {"name": "weekly", "playbook": "place", "rrule": rrule}
+    with pytest.raises(InvalidInput, match="schedule 'weekly' does not begin with a start"):
+        default_configuration(schedules=[schedule])

@@ -117,7 +117,8 @@ class WorkflowObjects:
                 f"{quoted(playbook)}, which is neither a playbook of awx_job_templates nor one of "
                 f"the workflows {listed(WORKFLOWS)}"
             )
-        if problem := problem_of_recurrence(given["rrule"]):
+        # Ansible accepts null and numbers where an option is a text.
+        if problem := problem_of_recurrence(str(given["rrule"] or "")):
             raise InvalidInput(
                 f"awx_schedules: the rrule of schedule {quoted(given['name'])} "
                 f"{shown_text(problem, 300)}"

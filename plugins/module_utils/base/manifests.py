@@ -167,8 +167,12 @@ def _checked(item: t.Any, where: str) -> Manifest:
         ("kind", item.get("kind")),
         ("metadata.name", name),
     ):
-        if not isinstance(value, str) or not value:
+        if value in (None, ""):
             raise InvalidInput(f"{where}: {field} is missing; every manifest needs it")
+        if not isinstance(value, str):
+            raise InvalidInput(
+                f"{where}: {field} is {shown(value)} and not a text; put it in quotation marks"
+            )
     try:
         strict_json.format_compact(item)
     except (TypeError, ValueError, RecursionError) as error:

@@ -26,6 +26,7 @@ from ..base import metrics
 from ..base.errors import InvalidInput, WattwiseError
 from ..base.texts import shown_text
 from ..kube.client import Kube
+from ..kube.connection.pem import accept_as_go
 from ..serving import http_server
 from . import wire
 from .answering import Extender
@@ -68,6 +69,7 @@ class Certificates:
         self.load(context)
         if self.client_ca:
             context.verify_mode = ssl.CERT_REQUIRED
+            accept_as_go(context)
         return context
 
     def load(self, context: ssl.SSLContext) -> None:

@@ -113,7 +113,10 @@ _SCHEMES = (
     ),
     _Scheme(
         _FUJITSU,
-        re.compile(r"\b[rtcb]x(?!47)\d\d(?:[0-46-9]|(?P<amd>5))0\s*(?P<generation>m\d)\b"),
+        # Servers of the line CX, also CX2550, have Intel's processors.
+        re.compile(
+            r"\b(?:cx\d{4}|[rtb]x(?!47)\d\d(?:[0-46-9]|(?P<amd>5))0)\s*(?P<generation>m\d)\b"
+        ),
         {"m1": (3,), "m2": (4,), "m4": (5, 6), "m5": (6,), "m6": (7,), "m7": (8, 9), "m8": (10,)},
         {"m1": (2, 3), "m2": (4,)},
     ),

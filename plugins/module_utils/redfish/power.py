@@ -39,7 +39,7 @@ class Power(t.NamedTuple):
 
     @property
     def is_plausible(self) -> bool:
-        """Several BMCs report 0 W if they measure nothing."""
+        """Several BMCs report 0 W, or all ones, if they measure nothing."""
         return 0 < self.watts <= MAX_WATTS and self.watts != NO_WATTS
 
 
@@ -76,14 +76,15 @@ def of_sensor(uri: str, body: Object) -> Power | None:
 def of_power(uri: str, body: Object) -> Power | None:
     """The reading of a Power resource, plausible if any is.
 
-    The control of the server comes first, then the vendor's own total, the sum of the supplies, and
-    other controls of the server.
+    The control of the server comes first, then the reading of the resource itself (iLO 4 and rack
+    managers), the vendor's own total, the sum of the supplies, and other controls of the server.
     """
     controls = server_controls(body)
     consumed = [_power(uri, control.get("PowerConsumedWatts")) for control in controls]
     total = _vendors_total(body, controls)
     readings = [
         *consumed[:1],
+        _power(uri, body.get("PowerConsumedWatts")),
         _power(uri, total),
         _power(uri, sum_of_supplies(body)),
         *consumed[1:],

@@ -403,6 +403,17 @@ def test_an_openid_token_is_sent_and_another_auth_provider_refused() -> None:
         ({"clusters": [{"name": "c"}, {"name": "c"}]}, "two of the clusters are called 'c'"),
         ({"clusters": [{"name": "c", "cluster": {"server": 3}}]}, "this is not a kubeconfig"),
         (
+            {
+                "clusters": [
+                    {
+                        "name": "c",
+                        "cluster": {"server": "https://h", "insecure-skip-tls-verify": "false"},
+                    }
+                ]
+            },
+            "insecure-skip-tls-verify is not true or false",
+        ),
+        (
             {"clusters": [{"name": "c", "cluster": {"server": "x:1"}}]},
             "'x:1' is not a URL of a Kubernetes API; write server as",
         ),
@@ -600,6 +611,35 @@ def test_the_proxy_of_the_environment_is_used_as_by_kubectl(
     proxy_variables.setenv("no_proxy", rules)
     pool = pool_of(Access(host))
     assert (type(pool).__name__ == "ProxyManager") is is_used
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://[::1", "http://h:99999", "http://u:secret@h:abc", "http://a b", "ftp://h"]
+)
+def test_a_proxy_that_is_no_url_is_told_without_its_account(
+    proxy_variables: pytest.MonkeyPatch, proxy: str
+) -> None:
+    proxy_variables.setenv("HTTPS_PROXY", proxy)
+    proxy_variables.setenv("https_proxy", proxy)
+    proxy_variables.setenv("no_proxy", "")
+    with pytest.raises(InvalidInput, match="the proxy .* is not a URL") as caught:
+        pool_of(Access("https://10.1.2.3:6443"))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("https://h:99999", "is not a URL"),
+        ("https://[::1", "is not a URL"),
+        ("https://fd00::1:6443", "is not a URL"),
+        ("https://u:secret@h", "host holds a user name or password"),
+    ],
+)
+def test_a_host_that_is_no_url_is_told(host: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told) as caught:
+        Kube.connect({"host": host, "api_key": "t"})
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])

@@ -55,6 +55,9 @@ def test_items_of_a_typed_list_take_its_type() -> None:
         ([{"kind": "Pod", "metadata": {"name": "a"}}], r"manifests\[0\]: apiVersion is missing"),
         ([{"apiVersion": "v1", "metadata": {"name": "a"}}], r"manifests\[0\]: kind is missing"),
         ([manifest("Pod"), {"apiVersion": "v1", "kind": "Pod"}], r"\[1\]: metadata.name"),
+        # Names that YAML reads as numbers and booleans, as in "name: 0123" and "name: on".
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: 0123}", "metadata.name is 83 and not a text"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: on}", "metadata.name is True and not a text"),
         ([3], r"manifests\[0\]: a manifest is a mapping, not int"),
         ("a: [", r"manifests: line \d: it is not YAML"),
         (["a: 1\nb: *c"], r"manifests\[0\]: line 2: it is not YAML: an alias has no anchor"),

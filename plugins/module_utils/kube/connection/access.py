@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,9 +73,21 @@ def token_file(path: Path) -> t.Callable[[], Credential]:
     return read
 
 
+def _has_valid_port(url: str) -> bool:
+    """Whether the port is missing or valid; False also for a host that cannot be read."""
+    try:
+        return urllib.parse.urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
 def checked_host(host: str, where: str = "host") -> str:
     """Validate the URL of an API server. Raises InvalidInput."""
-    if not re.match(r"https?://[^/]", host):
+    if "@" in host:
+        raise InvalidInput(
+            f"{where} holds a user name or password; remove it, and give a token or a certificate"
+        )
+    if not re.match(r"https?://[^/]", host) or not _has_valid_port(host):
         raise InvalidInput(
             f"{host!r} is not a URL of a Kubernetes API; write {where} as https://address:port"
         )

@@ -132,7 +132,7 @@ def _access(merged: _Merged, wanted: str | None) -> Access:
     return Access(
         host=checked_host(cluster["server"], "server"),
         ca=ca,
-        verify=not cluster.get("insecure-skip-tls-verify"),
+        verify=not _insecure(cluster),
         server_name=cluster.get("tls-server-name"),
         proxy=cluster.get("proxy-url"),
         certificate=_pem(user, "client-certificate", home),
@@ -140,6 +140,14 @@ def _access(merged: _Merged, wanted: str | None) -> Access:
         credential=_credential(user, home, lambda: _told_to_plugins(cluster, ca)),
         impersonation=_impersonation(user),
     )
+
+
+def _insecure(cluster: Object) -> bool:
+    """Whether the cluster's certificate may be any; a text such as "false" is no answer."""
+    given = cluster.get("insecure-skip-tls-verify")
+    if given is not None and not isinstance(given, bool):
+        raise _Problem("insecure-skip-tls-verify is not true or false; write it without quotes")
+    return bool(given)
 
 
 def _pem(entry: Object, name: str, folder: Path) -> Pem | None:

@@ -113,14 +113,23 @@ def pool_of(access: Access) -> t.Any:
         settings["ssl_context"] = _tls_context(access)
         if access.server_name:
             settings["server_hostname"] = access.server_name
-    proxy = access.proxy or proxy_of_environment(access.host, os.environ)
-    if not proxy:
-        return urllib3.PoolManager(**settings)
+    try:
+        proxy = access.proxy or proxy_of_environment(access.host, os.environ)
+        return _through(proxy, settings) if proxy else urllib3.PoolManager(**settings)
+    except ValueError as error:
+        # The URL may have a password.
+        raise InvalidInput(
+            "proxy: the proxy of the Kubernetes API is not a URL; write http://host"
+        ) from error
+
+
+def _through(proxy: str, settings: dict[str, t.Any]) -> t.Any:
+    """A pool whose connections go through a proxy. Raises ValueError for anything but a URL."""
     parts = urllib.parse.urlsplit(proxy)
     if parts.scheme.startswith("socks"):
         return urllib3_socks.SOCKSProxyManager(proxy, **settings)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput("proxy: the proxy of the Kubernetes API is not a URL; write http://host")
+        raise ValueError("no scheme or no host")
     if parts.username:
         pair = f"{parts.username}:{parts.password or ''}"
         account = urllib.parse.unquote(pair)

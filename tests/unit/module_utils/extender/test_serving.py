@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import fo
 from ansible_collections.wattwise.kube.plugins.module_utils.extender import feed, serving, wire
 from lab import pki
 from lab.process import wait_until
+from support.certificates import issued, self_signed
 from support.extender import Json, arguments, config_map, linear, node, pod, published
 from support.extender_program import ExtenderProgram, ExtenderThread, plain_kubeconfig
 from support.watch_api import WatchApi
@@ -211,6 +212,30 @@ def test_a_client_without_a_certificate_of_the_authority_is_not_served(running: 
             assert not connection.recv(1024)
             raise ConnectionResetError
     assert "Traceback" not in running.said
+
+
+def test_clients_of_an_intermediate_authority_are_served(tmp_path: Path) -> None:
+    authority = issued(self_signed(common_name="company"), "cluster")
+    paths = {name: str(tmp_path / name) for name in ("server", "client", "ca")}
+    for name in ("server", "client"):
+        certificate = issued(authority, name)
+        Path(paths[name]).write_text(certificate.pem + certificate.key_pem)
+    Path(paths["ca"]).write_text(authority.pem)
+    context = serving.Certificates(paths["server"], paths["server"], paths["ca"]).context()
+    asking = ssl.create_default_context()
+    asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
+    asking.load_cert_chain(paths["client"])
+    ours, theirs = socket.socketpair()
+
+    def ask() -> None:
+        with theirs, asking.wrap_socket(theirs) as connection, contextlib.suppress(OSError):
+            connection.sendall(b"x")
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    with ours, context.wrap_socket(ours, server_side=True) as connection:
+        assert connection.recv(1) == b"x"
+    thread.join()
 
 
 def test_renewed_files_are_taken_for_new_connections(tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ SERVERS: list[tuple[str, str, str, tuple[int, ...]]] = [
     ("Supermicro", "X11DPU", "Xeon", (5, 6)),
     ("FUJITSU", "PRIMERGY RX2540 M5", "Xeon", (6,)),
     ("FUJITSU", "PRIMERGY RX2450 M1", "EPYC", (2, 3)),
+    ("FUJITSU", "PRIMERGY CX2550 M5", "Xeon", (6,)),
     ("FUJITSU", "PRIMERGY RX1330 M4", "Xeon E", (1,)),
     ("Cisco Systems Inc", "UCSC-C220-M5SX", "Xeon", (5, 6)),
     ("Cisco Systems Inc", "UCSX-210C-M6", "Xeon", (7,)),

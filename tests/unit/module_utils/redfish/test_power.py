@@ -274,6 +274,7 @@ VENDORS = {
         },
         210,
     ),
+    "the resource itself, as of iLO 4": ({"PowerControl": [], "PowerConsumedWatts": 93}, 93),
     "a nested block": ({"Oem": {"Vendor": {"PowerMetrics": {"TotalPowerConsumption": 210}}}}, 210),
     "a vendor that measures nothing": ({"Oem": {"Public": {"TotalPower": 0}}}, None),
     "a vendor with parts alone": (
