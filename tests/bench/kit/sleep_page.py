@@ -27,7 +27,7 @@ are of real server types (`tests/support/sleep_fleets.py`); a boot lasts 200 s a
 against the default scheduler with all machines awake. A pod *waits* if a sleeping machine would have
 taken it at once. `{OPTIMUM}` is a lower bound on the energy of every schedule that knows the future,
 so no policy reaches it; *of the optimum* is the share of its saving. Generated demand is that of
-`sleep/replay/synthetic.py`; `{RECORDED}` is seventeen days of a production cluster, which are not
+`tests/bench/kit/sleep_demand.py`; `{RECORDED}` is seventeen days of a production cluster, which are not
 part of the project. Repeat it with `make bench ARGS={ROW}`.
 """
 

@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.decided import (
     DecidedPolicy,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.optimum import lower_bound
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.outcome import Outcome
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.peers import (
-    ClusterBareAutoscaler,
-    DistributedPowerManagement,
-    ThresholdRule,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.policies import (
     DelayedOff,
     FewestWatts,
@@ -31,12 +25,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.simulat
     Policy,
     Simulation,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.synthetic import (
-    PATTERNS,
-    synthetic_trace,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.rules import SleepRules
 from bench.kit.rows import Json
+from bench.kit.sleep_demand import PATTERNS, synthetic_trace
+from bench.kit.sleep_optimum import lower_bound
+from bench.kit.sleep_peers import ClusterBareAutoscaler, DistributedPowerManagement, ThresholdRule
 from bench.kit.stage import Stage
 from support.sleep_fleets import DEMAND, clipped_scenario, recorded_demand, sleeping_fleet
 

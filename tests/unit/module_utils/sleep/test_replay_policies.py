@@ -13,11 +13,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.decided import (
     DecidedPolicy,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.peers import (
-    ClusterBareAutoscaler,
-    DistributedPowerManagement,
-    ThresholdRule,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.policies import (
     DelayedOff,
     FewestWatts,
@@ -32,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.simulat
     Simulation,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.rules import SleepRules
+from bench.kit.sleep_peers import ClusterBareAutoscaler, DistributedPowerManagement, ThresholdRule
 from support.sleep_fleets import sleeping_machine, small_trace
 
 HOUR = 3600.0

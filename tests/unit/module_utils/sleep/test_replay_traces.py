@@ -10,17 +10,13 @@ import datetime
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.synthetic import (
-    PATTERNS,
-    Pattern,
-    synthetic_trace,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.trace import (
     GPU,
     Trace,
     TracePod,
     read_trace,
 )
+from bench.kit.sleep_demand import PATTERNS, Pattern, synthetic_trace
 
 HEAD = "arrival_seconds,departure_seconds,cpu_milli,memory_mib,gpus,qos"
 GIB = 1 << 30

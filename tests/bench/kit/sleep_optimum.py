@@ -1,6 +1,6 @@
 # Copyright: Contributors to the wattwise.kube project
-# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
-# SPDX-License-Identifier: BSD-2-Clause
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A lower bound on the energy of every schedule that knows the future, boots included.
 
 The relaxation is unit commitment: time is cut into slots, and in each slot a machine is awake for a
@@ -17,19 +17,22 @@ over awake and asleep solves exactly; their sum is the bound (Lagrange).
 
 from __future__ import annotations
 
+import itertools
 import math
 import typing as t
 from dataclasses import dataclass
 
-from ...base.libraries import numpy
-from ...power.model.node_functions import lower_hull
-from ...solving.limits import Limits
-from ...solving.linear import LinearModel, solve
-from ..machine import Switching
-from .scenario import Scenario
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
+    lower_hull,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Switching
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.scenario import Scenario
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel, solve
 
 if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Floats
 
 SLOT_SECONDS = 4 * 3600.0
 _TIME_LIMIT_SECONDS = 600.0
@@ -102,7 +105,7 @@ def certified(relaxation: Relaxation, prices: Floats) -> float:
 
 def _cheapest_path(machine: _Class, lengths: Floats, prices: Floats) -> float:
     """Least energy less earnings of one machine over all slots, from awake at the start."""
-    loads, watts = (numpy.array(column) for column in zip(*machine.corners))
+    loads, watts = (numpy.array(column) for column in zip(*machine.corners, strict=True))
     # A linear function over a convex curve is least at a corner.
     running = (lengths[:, None] * watts - prices[:, :1] * loads).min(axis=1)
     running = running - prices[:, 1:] @ numpy.array(machine.capacity)
@@ -111,7 +114,7 @@ def _cheapest_path(machine: _Class, lengths: Floats, prices: Floats) -> float:
     if not machine.may_sleep:
         return float(running.sum())
     awake, asleep = 0.0, math.inf
-    for run, sleep in zip(running.tolist(), sleeping.tolist()):
+    for run, sleep in zip(running.tolist(), sleeping.tolist(), strict=True):
         awake, asleep = min(awake, asleep + up) + run, min(asleep, awake + down) + sleep
     return min(awake, asleep)
 
@@ -133,7 +136,7 @@ def relaxed(scenario: Scenario, slot_seconds: float) -> Relaxation:
     lengths = numpy.maximum(numpy.diff(edges), 1e-9)
     pods = [
         (pod.arrival, pod.departure, group)
-        for pod, group in zip(scenario.trace.pods, scenario.group_of)
+        for pod, group in zip(scenario.trace.pods, scenario.group_of, strict=True)
         if group is not None
     ]
     present = numpy.zeros((slots, len(problem.groups)))
@@ -188,7 +191,7 @@ def _hull(scenario: Scenario, node: int) -> Points:
     knots = problem.costs.knots[node] - base
     uses = numpy.unique(numpy.concatenate([[0.0, most], knots[(knots > 0) & (knots < most)]]))
     watts = problem.costs.watts(numpy.array([node]), base + uses)
-    return lower_hull(list(zip(uses.tolist(), watts.tolist())))
+    return lower_hull(list(zip(uses.tolist(), watts.tolist(), strict=True)))
 
 
 def _prices(relaxation: Relaxation, limits: Limits) -> tuple[Floats | None, tuple[float, ...]]:
@@ -201,7 +204,9 @@ def _prices(relaxation: Relaxation, limits: Limits) -> tuple[Floats | None, tupl
     for each in relaxation.classes:
         _add_class(model, each, lengths, scale, rows, awake_columns)
     order = []
-    for slot, (use, demand) in enumerate(zip(relaxation.use.tolist(), relaxation.demand.tolist())):
+    for slot, (use, demand) in enumerate(
+        zip(relaxation.use.tolist(), relaxation.demand.tolist(), strict=True)
+    ):
         for index, amount in enumerate([use, *demand]):
             order.append(model.at_least(rows[slot][index], amount / scale[index]))
     solution = solve(model, limits)
@@ -243,7 +248,7 @@ def _add_class(
         cost = seconds * (first - switching.standby_watts) / _JOULES
         awake = model.column(0.0 if machine.may_sleep else number, number, cost)
         awake_columns[slot].append(awake)
-        for (left, low), (right, high) in zip(machine.corners, machine.corners[1:]):
+        for (left, low), (right, high) in itertools.pairwise(machine.corners):
             width = (right - left) / scale[0]
             load = model.column(0.0, math.inf, seconds * (high - low) / width / _JOULES)
             model.at_most([(load, 1.0), (awake, -width)], 0.0)

@@ -14,7 +14,6 @@ import numpy
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Switching
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay import optimum
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.policies import (
     DelayedOff,
     FewestWatts,
@@ -27,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.simulat
     Simulation,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from bench.kit import sleep_optimum as optimum
 from support.examples import each_seed
 from support.sleep_fleets import sleeping_machine, small_trace
 

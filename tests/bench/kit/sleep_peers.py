@@ -1,6 +1,6 @@
 # Copyright: Contributors to the wattwise.kube project
-# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
-# SPDX-License-Identifier: BSD-2-Clause
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Rules of thumb and of peers, for comparison.
 
 Sources: docent-net's cluster-bare-autoscaler 0.8 (CBA), and VMware's Distributed Power Management
@@ -13,13 +13,24 @@ import math
 import typing as t
 from collections import deque
 
-from ...base.libraries import numpy
-from ..machine import Phase
-from .policies import FewestWatts, Spread, default_scores, wake_for_waiting
-from .simulation import Simulation
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.policies import (
+    FewestWatts,
+    Spread,
+    default_scores,
+    wake_for_waiting,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.simulation import (
+    Simulation,
+)
 
 if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
 Moves = list[tuple[int, int, int]]
 Choose = t.Callable[[int, "Integers"], int]
@@ -72,7 +83,7 @@ def free_share_without(simulation: Simulation, node: int) -> float:
 def _least_share(simulation: Simulation, free: Integers) -> float:
     requested = (simulation.problem.free - simulation.assignment.free).sum(axis=0)
     scored = _scored(simulation)
-    pairs = zip(free[scored].tolist(), requested[scored].tolist())
+    pairs = zip(free[scored].tolist(), requested[scored].tolist(), strict=True)
     return min((left / asked for left, asked in pairs if asked > 0), default=math.inf)
 
 

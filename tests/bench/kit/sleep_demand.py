@@ -1,6 +1,6 @@
 # Copyright: Contributors to the wattwise.kube project
-# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
-# SPDX-License-Identifier: BSD-2-Clause
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Demand that a seed generates: office days, nights of batch jobs, bursts, holidays, a full fleet.
 
 The trace begins on a Monday at midnight. Pods of each kind arrive at random (a Poisson process)
@@ -14,11 +14,16 @@ import random
 import typing as t
 from dataclasses import dataclass
 
-from .trace import QualityOfService, Trace, TracePod, sorted_trace
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.trace import (
+    QualityOfService,
+    Trace,
+    TracePod,
+    sorted_trace,
+)
 
 _HOUR, _DAY = 3600.0, 86400.0
 _GIBIBYTE = 1 << 30
-_MONDAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc).timestamp()
+_MONDAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC).timestamp()
 _WORKING_DAYS = range(5)
 
 
