@@ -194,6 +194,7 @@ def prices(stage: Stage) -> Row:
             "Savings are of the cost of the same policy without prices, network charges left out.",
         ],
         details=[dataclasses.asdict(run) for run in found],
+        is_timed=False,
     )
 
 

@@ -111,7 +111,8 @@ class Peer:
 class Row:
     """A bench's result; `equal` says how the answers were compared, `notes` are remarks.
 
-    `details` are figures for a page of their own.
+    `details` are figures for a page of their own. Other load of the machine changes the figures only
+    if the row `is_timed`.
     """
 
     title: str
@@ -122,6 +123,7 @@ class Row:
     equal: str = ""
     notes: Sequence[str] = ()
     details: Sequence[Json] = ()
+    is_timed: bool = True
 
     @property
     def strain(self) -> float:

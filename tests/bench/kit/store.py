@@ -23,7 +23,9 @@ def read(path: Path) -> Json:
 
 
 def is_quiet(entry: Json) -> bool:
-    """Whether a processor was free before the row was measured; if not, its times mean nothing."""
+    """Whether a processor was free before the row was measured, or load changes no figure of it."""
+    if not entry["row"].get("is_timed", True):
+        return True
     processors = re.search(r"(\d+) logical processors", entry["machine"]["processor"])
     return float(entry["load"]) < (int(processors[1]) if processors else 1)
 

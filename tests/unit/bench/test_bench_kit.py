@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import re
@@ -60,6 +61,14 @@ def test_a_run_replaces_its_own_row_and_keeps_the_others(tmp_path: Path) -> None
     [figure] = Row.from_json(kept["one"]["row"]).metrics
     assert figure == changed.metrics[0]
     assert kept["one"]["load"] == 0.2 and kept["two"]["load"] == 0.1
+
+
+def test_a_row_without_times_counts_on_a_busy_machine(tmp_path: Path) -> None:
+    saved = row("Saved", metric("saved", "%", [1.0]))
+    store.merge(tmp_path / "results.json", "timed", saved, 99.0)
+    untimed = dataclasses.replace(saved, is_timed=False)
+    kept = store.merge(tmp_path / "results.json", "untimed", untimed, 99.0)
+    assert [name for name, entry in kept.items() if store.is_quiet(entry)] == ["untimed"]
 
 
 def test_a_figure_is_judged_by_the_median_or_by_the_worst_run() -> None:
