@@ -435,6 +435,18 @@ def test_a_cap_that_somebody_removed_is_set_again(rack: Rack) -> None:
     assert set(rack.caps) == set(capped)
 
 
+def test_a_cap_that_is_gone_is_set_again_though_its_machine_draws_little_more(rack: Rack) -> None:
+    """A run may end between its record and the BMC, which then has no cap at all."""
+    setting = limits(0.995 * rack.total)
+    rack.run(setting)
+    capped = rack.caps
+    assert capped
+    rack.limit_by_hand(*rack.machines, state="absent")
+    assert all(rack.watts[name] < 1.05 * watts for name, watts in capped.items())
+    assert rack.run(setting)["changed"]
+    assert set(rack.caps) == set(capped)
+
+
 def test_one_bmc_that_refuses_leaves_the_caps_of_the_others(rack: Rack) -> None:
     refusing = rack.names[0]
     rack.lab.admin("POST", "/faults", [{"kind": "dead-bmc", "node": refusing}])
