@@ -15,11 +15,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base import strict_json
+from ..base.boundary import shown
 from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.fields.lenient import member, number, text
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..redfish.power import MAX_WATTS
 
 NAME = "wattwise-limits"
 _CONFLICTS = 5
@@ -154,12 +156,12 @@ def _entry(entries: t.Mapping[str, NodeEntry], name: str) -> NodeEntry:
 def _read_entry(given: t.Any) -> NodeEntry:
     """Raises ValueError and InvalidInput."""
     body = strict_json.parse(str(given).encode())
-    watts, evicted_at = number(member(body, "watts")), text(member(body, "evicted_at"))
+    watts, evicted_at = _watts(member(body, "watts")), text(member(body, "evicted_at"))
     cap = None
     if watts is not None:
         cap = Cap(
             watts,
-            number(member(body, "before_watts")),
+            _watts(member(body, "before_watts")),
             _numbers(body, "earlier_watts"),
             text(member(body, "owner")) or "",
         )
@@ -169,7 +171,15 @@ def _read_entry(given: t.Any) -> NodeEntry:
     return entry
 
 
+def _watts(given: t.Any) -> float | None:
+    """A power, which a BMC may get as its limit. Raises ValueError."""
+    found = number(given)
+    if given is not None and (found is None or not 0 < found <= MAX_WATTS):
+        raise ValueError(f"{shown(given)} is no power in W")
+    return found
+
+
 def _numbers(body: Object, name: str) -> tuple[float, ...]:
     given = member(body, name)
-    values = map(number, given if isinstance(given, list) else ())
+    values = map(_watts, given if isinstance(given, list) else ())
     return tuple(value for value in values if value is not None)

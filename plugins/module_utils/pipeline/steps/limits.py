@@ -12,6 +12,7 @@ import datetime
 import typing as t
 
 from ...base.context import Context, Result
+from ...base.errors import WattwiseError
 from ...nodeconfig.readings import Readings, fresh_values
 from ...power.limits.caps import CapPlan
 from ...power.limits.domains import Limit
@@ -42,7 +43,11 @@ def keep_limits(
     options, mode = run.options["limits"], run.options["limits"]["cap"]
     limits = PowerLimits.of(options)
     record = LimitsRecord(run.kube, run.options["lease_namespace"])
-    entries = _concerned(run, cluster, record.read())
+    try:
+        entries = _concerned(run, cluster, record.read())
+    except WattwiseError:
+        with run.log.step("limits"):
+            raise
     caps = {name: one.cap for name, one in entries.items() if one.cap is not None}
     if not limits.has_watts and not entries:
         return

@@ -319,6 +319,20 @@ def test_a_record_of_caps_that_cannot_be_read_is_not_replaced(rack: Rack) -> Non
     rack.cluster.record["data"] = kept
 
 
+@pytest.mark.parametrize("field", ["watts", "before_watts"])
+def test_a_record_with_a_cap_that_is_none_is_not_used(rack: Rack, field: str) -> None:
+    """A BMC would get the limit that it has from an entry."""
+    rack.run(limits(0.95 * rack.total))
+    kept = rack.recorded
+    for name, entry in kept.items():
+        rack.cluster.change_record({name: json.dumps({**entry, field: -5})})
+    with pytest.raises(InvalidInput, match="remove them with redfish_power_limit") as caught:
+        rack.run(limits(0.95 * rack.total))
+    [failed] = [one for one in caught.value.fields["steps"] if one["failure"]]
+    assert failed["name"] == "limits"
+    rack.cluster.change_record({name: json.dumps(entry) for name, entry in kept.items()})
+
+
 def test_machines_with_pods_of_negative_priority_give_before_empty_ones() -> None:
     pods = [{"spec": {"nodeName": "batch", "priority": given}} for given in (-10, -5)]
     assert capping._priorities(pods) == {"batch": -5}
