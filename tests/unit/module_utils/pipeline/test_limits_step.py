@@ -148,7 +148,12 @@ class Rack:
         body = {"curves": dict.fromkeys(self.names, curve)}
         documents.write(str(self.folder / "curves.json"), "curves", body)
 
-    def run(self, limits: Json, **context: t.Any) -> Json:
+    def run(
+        self,
+        limits: Json,
+        steps: t.Sequence[str] = ("read", "merge", "limits"),
+        **context: t.Any,
+    ) -> Json:
         self.folder = self.folder.with_name(f"{self.folder.name}-")
         self.folder.mkdir()
         self._write_documents()
@@ -161,7 +166,7 @@ class Rack:
             "refresh": True,
         }
         given = {
-            "steps": ["read", "merge", "limits"],
+            "steps": list(steps),
             "run_dir": str(self.folder),
             "host": self.host,
             "place": {"scheduler_name": "wattwise"},
@@ -331,6 +336,13 @@ def test_a_record_with_a_cap_that_is_none_is_not_used(rack: Rack, field: str) ->
     [failed] = [one for one in caught.value.fields["steps"] if one["failure"]]
     assert failed["name"] == "limits"
     rack.cluster.change_record({name: json.dumps(entry) for name, entry in kept.items()})
+
+
+def test_a_rack_is_capped_although_a_step_before_failed(rack: Rack) -> None:
+    with pytest.raises(InvalidInput, match="Cannot read the plan document") as caught:
+        rack.run(limits(0.95 * rack.total), steps=["read", "merge", "bind", "limits"])
+    assert rack.caps
+    assert caught.value.fields["limits"]["domains"][0]["state"] == "above"
 
 
 def test_machines_with_pods_of_negative_priority_give_before_empty_ones() -> None:
