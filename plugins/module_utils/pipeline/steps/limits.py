@@ -76,13 +76,18 @@ def keep_limits(
 
 
 def _concerned(run: Run, cluster: Cluster, entries: Entries) -> Entries:
-    """The entries of the run's nodes, and of others whose cap this owner set."""
+    """The entries of the run's nodes, and of others whose cap this owner set, or that are over."""
     names, old = cluster.node_names, run.context.now() - _FORGOTTEN_AFTER
-    return {
+    present = {
         name: entry if entry.evicted_at is None or entry.evicted_at > old else NodeEntry(entry.cap)
         for name, entry in entries.items()
+    }
+    return {
+        name: entry
+        for name, entry in present.items()
         if names is None
         or name in names
+        or not entry
         or (entry.cap is not None and entry.cap.owner == run.owner)
     }
 

@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,8 +21,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import fresh_values
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_record import (
+    Cap,
+    LimitsRecord,
+    NodeEntry,
+    TakenOver,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
@@ -652,3 +660,33 @@ def test_an_entry_of_another_machine_that_changes_meanwhile_ends_no_run(rack: Ra
     rack.run(limits(0.95 * rack.total))
     assert rack.caps and rack.recorded.keys() == {*rack.caps, "elsewhere"}
     rack.cluster.change_record({"elsewhere": None})
+
+
+def test_a_write_whose_answer_was_lost_is_no_write_of_another_run(rack: Rack) -> None:
+    """The client sends it again, and the API server refuses the version that was read."""
+    records = [LimitsRecord(Kube.connect({"host": rack.host}), "kube-system") for _time in "ab"]
+    first, repeated = records
+    for record in records:
+        record.read()
+    given = {"n1": NodeEntry(Cap(300.0, owner="playbook"))}
+    first.write(given)
+    repeated.write(given)
+    assert set(rack.recorded) == {"n1"}
+    repeated.write({"n1": NodeEntry()})
+    with pytest.raises(TakenOver, match="the limits of n1"):
+        first.write({"n1": NodeEntry(Cap(290.0, owner="playbook"))})
+    assert rack.recorded == {}
+
+
+def test_an_old_eviction_is_forgotten_also_where_no_run_has_the_node_any_more() -> None:
+    """Nodes go without notice, and nothing else would remove their entries."""
+    now = datetime.datetime.now(datetime.UTC)
+    old, cap = now - datetime.timedelta(hours=2), Cap(300.0, owner="PowerFleet shop/other")
+    entries = {
+        "gone": NodeEntry(evicted_at=old),
+        "recent": NodeEntry(evicted_at=now),
+        "theirs": NodeEntry(cap, old),
+    }
+    run: t.Any = SimpleNamespace(context=Context(now=lambda: now), owner="PowerFleet shop/ours")
+    cluster: t.Any = SimpleNamespace(node_names=frozenset({"n1"}))
+    assert step._concerned(run, cluster, entries) == {"gone": NodeEntry()}
