@@ -24,6 +24,8 @@ from ..kube.client import MERGE_CONTENT_TYPE, Kube
 from ..redfish.power import MAX_WATTS
 
 NAME = "wattwise-limits"
+# An eviction counts until then; readings that did not come by then do not come any more.
+_FORGOTTEN_AFTER = datetime.timedelta(hours=1)
 _CONFLICTS = 5
 _SAME_WATTS = 0.5
 
@@ -62,6 +64,11 @@ class NodeEntry:
 
     def __bool__(self) -> bool:
         return self.cap is not None or self.evicted_at is not None
+
+    def at(self, now: datetime.datetime) -> NodeEntry:
+        """The entry without an eviction that was long ago."""
+        is_old = self.evicted_at is not None and self.evicted_at <= now - _FORGOTTEN_AFTER
+        return NodeEntry(self.cap) if is_old else self
 
     def as_text(self) -> str:
         fields: dict[str, t.Any] = {}

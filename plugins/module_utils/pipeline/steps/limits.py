@@ -8,7 +8,6 @@ The step comes after ``sleep``. Caps come first. Evictions are for the watts tha
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 
 from ...base.context import Context, Result
@@ -25,8 +24,6 @@ from .capping import CapChanges, Capping
 from .cluster import Cluster
 from .limit_evictions import NO_EVICTIONS, Evicting, Told
 
-# Readings that did not come until then do not come any more.
-_FORGOTTEN_AFTER = datetime.timedelta(hours=1)
 _NOTHING: Result = {"changed": False, "diff": []}
 
 
@@ -77,14 +74,10 @@ def keep_limits(
 
 def _concerned(run: Run, cluster: Cluster, entries: Entries) -> Entries:
     """The entries of the run's nodes, and of others whose cap this owner set, or that are over."""
-    names, old = cluster.node_names, run.context.now() - _FORGOTTEN_AFTER
-    present = {
-        name: entry if entry.evicted_at is None or entry.evicted_at > old else NodeEntry(entry.cap)
-        for name, entry in entries.items()
-    }
+    names, now = cluster.node_names, run.context.now()
     return {
         name: entry
-        for name, entry in present.items()
+        for name, entry in ((name, entry.at(now)) for name, entry in entries.items())
         if names is None
         or name in names
         or not entry

@@ -143,7 +143,7 @@ class Rack:
                 },
                 "spec": {"taints": self.taints if name == self.names[0] else []},
                 "status": {
-                    "allocatable": {"cpu": "64"},
+                    "allocatable": {"cpu": "64", "pods": "110"},
                     "nodeInfo": {"systemUUID": system_uuid(name) if self.have_uuids else ""},
                 },
             }
@@ -597,6 +597,25 @@ def test_the_next_run_waits_for_readings_that_show_the_evictions(rack: Rack) -> 
     assert len(rack.cluster.evicted) == 2
     rack.run({"cap": "off"}, now=lambda: now + datetime.timedelta(hours=2))
     assert rack.recorded == {}
+
+
+def test_a_rack_that_evicted_takes_no_pod_back_until_it_is_well_below_its_limit(
+    rack: Rack,
+) -> None:
+    """A curve that is too low for a pod would let it come back, and leave again, for ever."""
+    with_pods(rack, low=0)
+    rack.run(evicting(rack.total - 30.0))
+    assert rack.cluster.evicted == ["low"]
+    rack.cluster.add(pod("back", cpu="1"))
+    steps = ["read", "merge", "place", "limits"]
+    tight, now = evicting(1.05 * rack.total), datetime.datetime.now(datetime.UTC)
+    result = rack.run(tight, steps=steps)
+    assert result["summary"]["placed"] == 0
+    plan = documents.load(str(rack.folder / "plan.json"), "plan")
+    assert "W, and pods were evicted there)" in plan["unplaced"][0]["message"]
+    assert rack.run(evicting(1.2 * rack.total), steps=steps)["summary"]["placed"] == 1
+    later = now + datetime.timedelta(minutes=61)
+    assert rack.run(tight, steps=steps, now=lambda: later)["summary"]["placed"] == 1
 
 
 @pytest.mark.parametrize(("lost_after", "outcome"), [(0, "left"), (1, "evicted")])
