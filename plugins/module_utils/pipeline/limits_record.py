@@ -57,10 +57,11 @@ class Cap(t.NamedTuple):
 
 @dataclass(frozen=True)
 class NodeEntry:
-    """The cap of a Node, and the time of the last eviction there until readings are newer."""
+    """The cap of a Node, and the time of the last eviction there, with the kind of its limit."""
 
     cap: Cap | None = None
     evicted_at: datetime.datetime | None = None
+    evicted_for: str = ""
 
     def __bool__(self) -> bool:
         return self.cap is not None or self.evicted_at is not None
@@ -76,6 +77,7 @@ class NodeEntry:
             fields.update(self.cap._asdict(), earlier_watts=list(self.cap.earlier_watts))
         if self.evicted_at is not None:
             fields["evicted_at"] = format_time(self.evicted_at)
+            fields["evicted_for"] = self.evicted_for
         return strict_json.format_compact(fields)
 
 
@@ -177,7 +179,9 @@ def _read_entry(given: t.Any) -> NodeEntry:
             _numbers(body, "earlier_watts"),
             text(member(body, "owner")) or "",
         )
-    entry = NodeEntry(cap, parse_time(evicted_at) if evicted_at else None)
+    entry = NodeEntry(cap)
+    if evicted_at:
+        entry = NodeEntry(cap, parse_time(evicted_at), text(member(body, "evicted_for")))
     if not entry:
         raise ValueError("an entry has neither watts nor evicted_at")
     return entry

@@ -9,6 +9,7 @@ The step comes after ``sleep``. Caps come first. Evictions are for the watts tha
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ...base.context import Context, Result
 from ...base.errors import WattwiseError
@@ -94,7 +95,7 @@ def _change(
     def keep() -> None:
         for name in {*entries, *changes.changes}:
             before = entries.get(name, NodeEntry())
-            entries[name] = NodeEntry(capping.caps.get(name), before.evicted_at)
+            entries[name] = replace(before, cap=capping.caps.get(name))
         record.write(entries)
 
     if context.check_mode:

@@ -70,16 +70,19 @@ def limited(run: Run, readings: Callable[[], Readings]) -> Limited:
     return Limited(limits, watts, inlets, label, _evicted(run, limits))
 
 
-def _evicted(run: Run, limits: PowerLimits) -> frozenset[str]:
-    """The nodes that evicted pods recently; the step limits tells of a record that is not readable."""
+def _evicted(run: Run, limits: PowerLimits) -> dict[str, str]:
+    """The nodes that evicted pods recently, with the kind of the limit.
+
+    The step ``limits`` tells of a record that is not readable.
+    """
     if run.options["limits"]["evict"] != "on" or not limits.has_watts:
-        return frozenset()
+        return {}
     try:
         entries = LimitsRecord(run.kube, run.options["lease_namespace"]).read()
     except (ApiError, InvalidInput):
-        return frozenset()
+        return {}
     now = run.context.now()
-    return frozenset(name for name, one in entries.items() if one.at(now).evicted_at is not None)
+    return {name: one.evicted_for for name, one in entries.items() if one.at(now).evicted_at}
 
 
 def keep_plan(run: Run, curves: Curves, plan: Plan) -> None:

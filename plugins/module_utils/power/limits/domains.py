@@ -30,14 +30,14 @@ _NAMED = 5
 class Limited:
     """Limits with the fresh measurements of nodes: power draw in W and inlet temperature in °C.
 
-    ``evicted`` are the nodes from which pods left recently for a limit.
+    ``evicted`` are the nodes from which pods left recently, with the kind of the limit.
     """
 
     limits: PowerLimits
     watts: t.Mapping[str, float] = field(default_factory=dict)
     inlets: t.Mapping[str, float] = field(default_factory=dict)
     type_label: str = TYPE_LABEL
-    evicted: frozenset[str] = frozenset()
+    evicted: t.Mapping[str, str] = field(default_factory=dict)
 
 
 NO_LIMITS = Limited(PowerLimits())
@@ -153,7 +153,7 @@ def _domain(limit: Limit, by_name: t.Mapping[str, Node], limited: Limited) -> Po
 
 
 def _closed_by_power(
-    domains: t.Iterable[PowerDomain], by_name: t.Mapping[str, Node], evicted: frozenset[str]
+    domains: t.Iterable[PowerDomain], by_name: t.Mapping[str, Node], evicted: t.Mapping[str, str]
 ) -> dict[str, str]:
     """Nodes in a domain over its limit, and nodes whose power draw cannot be predicted.
 
@@ -163,7 +163,9 @@ def _closed_by_power(
     found: dict[str, str] = {}
     for domain in domains:
         now, limit = present_watts(domain, by_name), domain.limit_watts
-        is_tight = now > RELEASE * limit and not evicted.isdisjoint(domain.nodes)
+        is_tight = now > RELEASE * limit and any(
+            evicted.get(name) == domain.kind for name in domain.nodes
+        )
         for name in domain.nodes:
             if now > limit and domain.kind == "node":
                 found[name] = f"node(s) above their power limit of {limit:,.0f} W"

@@ -614,6 +614,8 @@ def test_a_rack_that_evicted_takes_no_pod_back_until_it_is_well_below_its_limit(
     plan = documents.load(str(rack.folder / "plan.json"), "plan")
     assert "W, and pods were evicted there)" in plan["unplaced"][0]["message"]
     assert rack.run(evicting(1.2 * rack.total), steps=steps)["summary"]["placed"] == 1
+    of_fleet = {**tight, "rack_watts": {}, "fleet_watts": 1.05 * rack.total}
+    assert rack.run(of_fleet, steps=steps)["summary"]["placed"] == 1
     later = now + datetime.timedelta(minutes=61)
     assert rack.run(tight, steps=steps, now=lambda: later)["summary"]["placed"] == 1
 
