@@ -23,6 +23,7 @@ from ...redfish.power_control.limiting import LimitChange
 from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_uuids_of
 from ...scheduling.curve import Curve, Curves
 from ...scheduling.model import ASLEEP_TAINT
+from ...scheduling.node_reader import rack_of
 from ..limits_record import Cap
 from ..options import of_module
 from ..run import Run
@@ -88,6 +89,21 @@ class Capping:
             if name in self.watts or (name in self.machines and not _sleeps(node))
         ]
         return limits_on(places, limits)
+
+    def unread(self, limits: t.Sequence[Limit]) -> dict[str, list[str]]:
+        """Machines of other runs by rack, whose power the sum of the rack does not have."""
+        racks = {one.name for one in limits if one.kind == "rack"}
+        found = {
+            name: rack
+            for name, node in self._nodes()
+            for rack in [rack_of(member(node, "metadata", "labels") or {})]
+            if rack in racks and not self.is_own(name) and name not in self.watts
+        }
+        by_rack: dict[str, list[str]] = {}
+        for one in self.cluster.targets_with(found).nodes if found else ():
+            if one.name in found:
+                by_rack.setdefault(found[one.name], []).append(one.name)
+        return by_rack
 
     def plan(self, limits: t.Sequence[Limit], curves: Curves) -> CapPlan:
         """The plan; BMCs of machines that may get a cap tell the limits that they allow."""

@@ -63,7 +63,9 @@ def keep_limits(
         if limits.has_watts and options["evict"] != "off" and not changes.is_taken_over:
             evicting = Evicting(run, cluster, capping, entries, (readings(), curves()))
             told = evicting.evict(found, changes, plan, record)
-        domains = _domains(found, plan, capping, told)
+        unread = capping.unread(found)
+        domains = _domains(found, plan, capping, told, unread)
+        _warn_of_unread(unread, context)
         _warn([one for one in domains if one["state"] == "above"], mode, told, context)
         step.changed = result["changed"] or told.changed
         step.errors = [*step.errors, *capping.errors, *told.errors]
@@ -168,13 +170,18 @@ def _warn_of_stuck(capping: Capping, mode: str) -> None:
 
 
 def _domains(
-    limits: t.Sequence[Limit], plan: CapPlan, capping: Capping, told: Told
+    limits: t.Sequence[Limit],
+    plan: CapPlan,
+    capping: Capping,
+    told: Told,
+    unread: t.Container[str],
 ) -> list[Result]:
     """Each limit with its state; nodes only above theirs."""
     found: list[Result] = []
     for index, limit in enumerate(limits):
         is_above = index in plan.above
-        is_known = all(name in capping.watts for name in limit.nodes)
+        is_whole = limit.kind != "rack" or limit.name not in unread
+        is_known = is_whole and all(name in capping.watts for name in limit.nodes)
         if limit.kind == "node" and not is_above:
             continue
         gone = [one for one in told.evictions if one["outcome"] == "evicted"]
@@ -191,6 +198,15 @@ def _domains(
             }
         )
     return found
+
+
+def _warn_of_unread(unread: t.Mapping[str, t.Sequence[str]], context: Context) -> None:
+    for rack, names in unread.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        context.warn(
+            f"The limit of rack {rack} does not count the power of {min(names)}{more}, which this "
+            "run does not read; let one PowerFleet or run have all machines of the rack"
+        )
 
 
 def _warn(above: t.Sequence[Result], mode: str, told: Told, context: Context) -> None:

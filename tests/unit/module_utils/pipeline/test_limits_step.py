@@ -31,8 +31,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_reco
     TakenOver,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
+    FleetRun,
     reconcile_fleet,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run import Run
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import (
     capping,
     limit_evictions,
@@ -42,6 +44,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_contro
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
     limit_power,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.hardware import system_uuid
 from lab.machines import Machine
@@ -69,6 +72,7 @@ class Rack:
     host: str
     idle_watts: float = 60.0
     have_uuids: bool = True
+    own: frozenset[str] | None = None
     taints: list[Json] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -181,7 +185,13 @@ class Rack:
             "read": read,
             "limits": limits,
         }
-        return reconcile_fleet(given, Context(warn=self.warnings.append, **context))
+        context_of_run = Context(warn=self.warnings.append, **context)
+        if self.own is None:
+            return reconcile_fleet(given, context_of_run)
+        scope = Scope(self.own, frozenset())
+        found = FleetRun(Run.of(given, context_of_run, lambda _snapshot: scope))
+        found.make()
+        return found.result()
 
     def settle(self, limits: Json, runs: int) -> None:
         for _run in range(runs):
@@ -250,6 +260,20 @@ def test_without_a_limit_no_bmc_is_asked_for_caps_and_the_step_is_silent(rack: R
     result = rack.run({"cap": "on"})
     assert "limits" not in result
     assert [step["name"] for step in result["steps"]] == ["read", "merge", "documents"]
+
+
+def test_a_rack_that_fleets_share_is_never_called_within_its_limit(rack: Rack) -> None:
+    """Each run reads its own machines alone, so that nobody knows the power of the rack."""
+    rack.own = frozenset(rack.names[:2])
+    result = rack.run(limits(0.9 * rack.total))
+    [domain] = result["limits"]["domains"]
+    assert domain["state"] == "unknown"
+    [warning] = rack.warnings
+    assert warning == (
+        f"The limit of rack r1 does not count the power of {rack.names[2]}, which this run does not "
+        "read; let one PowerFleet or run have all machines of the rack"
+    )
+    rack.own = None
 
 
 def test_a_limit_below_all_floors_says_what_no_cap_covers(rack: Rack) -> None:
