@@ -74,7 +74,8 @@ class NodeEntry:
     def as_text(self) -> str:
         fields: dict[str, t.Any] = {}
         if self.cap is not None:
-            fields.update(self.cap._asdict(), earlier_watts=list(self.cap.earlier_watts))
+            # Without empty fields, because all entries share the 1 MiB of a ConfigMap.
+            fields.update((name, value) for name, value in self.cap._asdict().items() if value)
         if self.evicted_at is not None:
             fields["evicted_at"] = format_time(self.evicted_at)
             fields["evicted_for"] = self.evicted_for

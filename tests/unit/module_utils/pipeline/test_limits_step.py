@@ -723,6 +723,14 @@ def test_a_write_whose_answer_was_lost_is_no_write_of_another_run(rack: Rack) ->
     assert rack.recorded == {}
 
 
+def test_caps_on_5000_nodes_fit_a_config_map() -> None:
+    """The API server refuses a ConfigMap of more than 1 MiB, and no machine would get a cap."""
+    name = "worker-04999.rack-0123.hall-2.datacenter-1.example.com"
+    cap = Cap(345.0, owner="PowerFleet wattwise-system/production-hall-2")
+    entry = NodeEntry(cap, datetime.datetime.now(datetime.UTC), "fleet")
+    assert 5_000 * len(name + entry.as_text()) < 2**20
+
+
 def test_an_old_eviction_is_forgotten_also_where_no_run_has_the_node_any_more() -> None:
     """Nodes go without notice, and nothing else would remove their entries."""
     now = datetime.datetime.now(datetime.UTC)
