@@ -41,11 +41,7 @@ def keep_limits(
     options, mode = run.options["limits"], run.options["limits"]["cap"]
     limits = PowerLimits.of(options)
     record = LimitsRecord(run.kube, run.options["lease_namespace"])
-    try:
-        entries = _concerned(run, cluster, record.read())
-    except WattwiseError:
-        with run.log.step("limits"):
-            raise
+    entries = _entries(run, cluster, record)
     caps = {name: one.cap for name, one in entries.items() if one.cap is not None}
     if not limits.has_watts and not entries:
         return
@@ -63,9 +59,8 @@ def keep_limits(
         if limits.has_watts and options["evict"] != "off" and not changes.is_taken_over:
             evicting = Evicting(run, cluster, capping, entries, (readings(), curves()))
             told = evicting.evict(found, changes, plan, record)
-        unread = capping.unread(found)
-        domains = _domains(found, plan, capping, told, unread)
-        _warn_of_unread(unread, context)
+        domains = _domains(found, plan, capping, told)
+        _warn_of_unread(capping.unread(found), context)
         _warn([one for one in domains if one["state"] == "above"], mode, told, context)
         step.changed = result["changed"] or told.changed
         step.errors = [*step.errors, *capping.errors, *told.errors]
@@ -73,6 +68,15 @@ def keep_limits(
         step.counts.update(changes=len(changes.changes), evictions=len(told.evictions))
         run.log.diff += result["diff"]
         _tell(run, capping, changes, domains, told)
+
+
+def _entries(run: Run, cluster: Cluster, record: LimitsRecord) -> Entries:
+    """The entries that concern the run; a failure is one of the step. Raises WattwiseError."""
+    try:
+        return _concerned(run, cluster, record.read())
+    except WattwiseError as error:
+        run.log.of("limits").failure = str(error)
+        raise
 
 
 def _concerned(run: Run, cluster: Cluster, entries: Entries) -> Entries:
@@ -170,14 +174,11 @@ def _warn_of_stuck(capping: Capping, mode: str) -> None:
 
 
 def _domains(
-    limits: t.Sequence[Limit],
-    plan: CapPlan,
-    capping: Capping,
-    told: Told,
-    unread: t.Container[str],
+    limits: t.Sequence[Limit], plan: CapPlan, capping: Capping, told: Told
 ) -> list[Result]:
     """Each limit with its state; nodes only above theirs."""
     found: list[Result] = []
+    unread = capping.unread(limits)
     for index, limit in enumerate(limits):
         is_above = index in plan.above
         is_whole = limit.kind != "rack" or limit.name not in unread
