@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_record import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
 from lab.process import wait_until
@@ -222,3 +224,23 @@ def test_a_pod_is_evicted_where_caps_are_off_and_the_rest_is_told(
     # The next run waits for readings that show it, and its replacement waits for power.
     fleet.run()
     assert len(busy_pods(kube, namespace)) == 2
+
+
+def test_evictions_are_told_once_although_later_runs_fail(
+    fleet: FleetOfMachines, sleeping: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status keeps the limits of the last run that judged them."""
+
+    def fail(*_given: t.Any) -> t.Any:
+        raise ApiError("no answer", 503)
+
+    set_limits(fleet, fleetWatts=round(measured(fleet) - 30.0), cap="off", evict="on")
+    fleet.run()
+    assert limits_of(fleet)["evicted"] == 1
+    events, reason = f"/api/v1/namespaces/{sleeping.namespace}/events", "PodsEvictedForPowerLimit"
+    # An Event is written again only minutes after the last one.
+    [event] = [one for one in fleet.kube.list(events) if one["reason"] == reason]
+    fleet.kube.request("DELETE", f"{events}/{event['metadata']['name']}")
+    monkeypatch.setattr(reconciliation, "read_cluster", fail)
+    fleet.run()
+    assert reason not in fleet_events(fleet)

@@ -15,13 +15,17 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base import strict_json
+from ..base.boundary import shown
 from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.fields.lenient import member, number, text
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..redfish.power import MAX_WATTS
 
 NAME = "wattwise-limits"
+# An eviction counts until then; readings that did not come by then do not come any more.
+_FORGOTTEN_AFTER = datetime.timedelta(hours=1)
 _CONFLICTS = 5
 _SAME_WATTS = 0.5
 
@@ -53,20 +57,28 @@ class Cap(t.NamedTuple):
 
 @dataclass(frozen=True)
 class NodeEntry:
-    """The cap of a Node, and the time of the last eviction there until readings are newer."""
+    """The cap of a Node, and the time of the last eviction there, with the kind of its limit."""
 
     cap: Cap | None = None
     evicted_at: datetime.datetime | None = None
+    evicted_for: str = ""
 
     def __bool__(self) -> bool:
         return self.cap is not None or self.evicted_at is not None
 
+    def at(self, now: datetime.datetime) -> NodeEntry:
+        """The entry without an eviction that was long ago."""
+        is_old = self.evicted_at is not None and self.evicted_at <= now - _FORGOTTEN_AFTER
+        return NodeEntry(self.cap) if is_old else self
+
     def as_text(self) -> str:
         fields: dict[str, t.Any] = {}
         if self.cap is not None:
-            fields.update(self.cap._asdict(), earlier_watts=list(self.cap.earlier_watts))
+            # Without empty fields, because all entries share the 1 MiB of a ConfigMap.
+            fields.update((name, value) for name, value in self.cap._asdict().items() if value)
         if self.evicted_at is not None:
             fields["evicted_at"] = format_time(self.evicted_at)
+            fields["evicted_for"] = self.evicted_for
         return strict_json.format_compact(fields)
 
 
@@ -121,7 +133,12 @@ class LimitsRecord:
                 if error.status not in (404, 409):
                     raise
             fresh = self.read()
-            taken = [name for name in changed if _entry(fresh, name) != _entry(known, name)]
+            # One that is as it should be is this write, whose first answer was lost.
+            taken = [
+                name
+                for name, entry in changed.items()
+                if _entry(fresh, name) not in (_entry(known, name), entry)
+            ]
             if taken:
                 raise TakenOver(
                     f"Another run changes the limits of {min(taken)} at the same time, by the "
@@ -154,22 +171,32 @@ def _entry(entries: t.Mapping[str, NodeEntry], name: str) -> NodeEntry:
 def _read_entry(given: t.Any) -> NodeEntry:
     """Raises ValueError and InvalidInput."""
     body = strict_json.parse(str(given).encode())
-    watts, evicted_at = number(member(body, "watts")), text(member(body, "evicted_at"))
+    watts, evicted_at = _watts(member(body, "watts")), text(member(body, "evicted_at"))
     cap = None
     if watts is not None:
         cap = Cap(
             watts,
-            number(member(body, "before_watts")),
+            _watts(member(body, "before_watts")),
             _numbers(body, "earlier_watts"),
             text(member(body, "owner")) or "",
         )
-    entry = NodeEntry(cap, parse_time(evicted_at) if evicted_at else None)
+    entry = NodeEntry(cap)
+    if evicted_at:
+        entry = NodeEntry(cap, parse_time(evicted_at), text(member(body, "evicted_for")))
     if not entry:
         raise ValueError("an entry has neither watts nor evicted_at")
     return entry
 
 
+def _watts(given: t.Any) -> float | None:
+    """A power, which a BMC may get as its limit. Raises ValueError."""
+    found = number(given)
+    if given is not None and (found is None or not 0 < found <= MAX_WATTS):
+        raise ValueError(f"{shown(given)} is no power in W")
+    return found
+
+
 def _numbers(body: Object, name: str) -> tuple[float, ...]:
     given = member(body, name)
-    values = map(number, given if isinstance(given, list) else ())
+    values = map(_watts, given if isinstance(given, list) else ())
     return tuple(value for value in values if value is not None)

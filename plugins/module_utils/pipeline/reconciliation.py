@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import typing as t
 from dataclasses import replace
@@ -34,6 +35,9 @@ from .steps.predict import predict_curves
 from .steps.prices import Prices, read_prices, set_aside
 from .steps.sleep import FleetKnowledge, sleep_machines
 from .steps.store import restore_plan, restore_sleep_plan, store_plan, store_sleep_plan
+
+# Without these steps, and after its own failure, the step limits cannot run.
+_BEFORE_LIMITS = ("restore_sleep", "snapshot", "read", "merge", "limits")
 
 
 def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Result:
@@ -91,8 +95,13 @@ class FleetRun:
         run.folder.open(run.options["run_process"], run.context.now())
         run.with_record(last_binding.restore)
         for name, step in steps.items():
-            if run.has(name):
+            if not run.has(name):
+                continue
+            try:
                 step()
+            except WattwiseError:
+                self._limit_after(name)
+                raise
 
     def result(self) -> Result:
         log = self.run.log
@@ -206,6 +215,12 @@ class FleetRun:
             else FleetKnowledge(self.curves, self.readings, self.samples, self.prices)
         )
         sleep_machines(self.run, self.cluster, known, self.approved)
+
+    def _limit_after(self, failed: str) -> None:
+        """Keep limits although a step failed: a rack above its limit cannot wait for pods."""
+        if self.run.has("limits") and failed not in _BEFORE_LIMITS:
+            with contextlib.suppress(WattwiseError):
+                self._limit()
 
     def _limit(self) -> None:
         keep_limits(self.run, self.cluster, lambda: self.readings, lambda: self.curves)

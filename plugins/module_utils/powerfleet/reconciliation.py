@@ -322,7 +322,8 @@ def _made(parts: _Parts) -> t.Iterator[_Reached]:
     if fleet.spec["sleep"]["mode"] != "dry_run":
         telling.tell_switched(run.reporter, fleet, outcome.switched)
     status = status_of(fleet, outcome)
-    telling.tell_limits(run.reporter, fleet, status)
+    if "limiting" in outcome.summary:
+        telling.tell_limits(run.reporter, fleet, status)
     yield _Reached(
         status,
         _fields(parts, outcome),

@@ -23,6 +23,7 @@ from ...redfish.power_control.limiting import LimitChange
 from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_uuids_of
 from ...scheduling.curve import Curve, Curves
 from ...scheduling.model import ASLEEP_TAINT
+from ...scheduling.node_reader import rack_of
 from ..limits_record import Cap
 from ..options import of_module
 from ..run import Run
@@ -51,8 +52,8 @@ class Capping:
     context: Context
     watts: t.Mapping[str, float] = field(default_factory=dict)
     errors: list[Result] = field(default_factory=list)
-    # Limits that BMCs have now, where they were asked.
-    found_watts: dict[str, float] = field(default_factory=dict)
+    # Limits that BMCs have now, where they were asked; None is no limit.
+    found_watts: dict[str, float | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, cluster: Cluster, caps: dict[str, Cap], context: Context) -> Capping:
@@ -89,6 +90,21 @@ class Capping:
         ]
         return limits_on(places, limits)
 
+    def unread(self, limits: t.Sequence[Limit]) -> dict[str, list[str]]:
+        """Machines of other runs by rack, whose power the sum of the rack does not have."""
+        racks = {one.name for one in limits if one.kind == "rack"}
+        found = {
+            name: rack
+            for name, node in self._nodes()
+            for rack in [rack_of(member(node, "metadata", "labels") or {})]
+            if rack in racks and not self.is_own(name) and name not in self.watts
+        }
+        by_rack: dict[str, list[str]] = {}
+        for one in self.cluster.targets_with(found).nodes if found else ():
+            if one.name in found:
+                by_rack.setdefault(found[one.name], []).append(one.name)
+        return by_rack
+
     def plan(self, limits: t.Sequence[Limit], curves: Curves) -> CapPlan:
         """The plan; BMCs of machines that may get a cap tell the limits that they allow."""
         known = self._known(curves)
@@ -98,9 +114,8 @@ class Capping:
         allowed = self._allowed(asked)
         for name in asked:
             known[name] = _within_bounds(known[name], allowed.get(name))
-            before = None if name not in allowed else allowed[name]["limit_watts"]
-            if before is not None:
-                self.found_watts[name] = before
+            if name in allowed:
+                self.found_watts[name] = allowed[name]["limit_watts"]
         plan = plan_caps(limits, known)
         return replace(plan, caps={**plan.caps, **self._unjudged(limits)})
 
@@ -150,6 +165,12 @@ class Capping:
         """Whether a machine draws more than its cap allows."""
         return self.watts.get(name, 0.0) > _LOST * watts
 
+    def is_gone(self, name: str) -> bool:
+        """Whether the BMC of a machine with a cap said that it has another limit, or none."""
+        found = self.found_watts.get(name)
+        is_there = found is not None and self.caps[name]._replace(earlier_watts=()).is_of(found)
+        return name in self.found_watts and not is_there
+
     def foreign_watts(self, name: str) -> float | None:
         """The limit of somebody else that the BMC has now; None without one."""
         found, cap = self.found_watts.get(name), self.caps.get(name)
@@ -160,7 +181,8 @@ class Capping:
         found: dict[str, LimitChange] = {}
         for name, watts in plan.caps.items():
             cap, foreign = self.caps.get(name), self.foreign_watts(name)
-            is_due = cap is None or cap.watts != watts or self.is_lost(name, watts)
+            is_due = cap is None or cap.watts != watts or self.is_gone(name)
+            is_due = is_due or self.is_lost(name, watts)
             if name in self.machines and is_due and (foreign is None or watts < foreign):
                 found[name] = LimitChange(self.machines[name], watts, is_to_set=True)
         for name in self.caps.keys() - plan.caps.keys():

@@ -176,7 +176,9 @@ class Evicting:
             )
             for one in planned.evictions
         ]
-        fates = self._carry_out(departures, record) if departures and not self._is_dry else None
+        kinds = {one.pod.node: settled[one.limit].kind for one in planned.evictions}
+        carries_out = departures and not self._is_dry
+        fates = self._carry_out(departures, kinds, record) if carries_out else None
         return self._told(settled, planned, fates, len(settled) < len(limits))
 
     def _nodes(
@@ -212,9 +214,12 @@ class Evicting:
         return False
 
     def _carry_out(
-        self, departures: t.Sequence[Departure], record: LimitsRecord
+        self, departures: t.Sequence[Departure], kinds: t.Mapping[str, str], record: LimitsRecord
     ) -> list[tuple[Fate, str]]:
-        """The fate of each pod; the record has the time before the first one leaves."""
+        """The fate of each pod; the record has the time before the first one leaves.
+
+        ``kinds`` are those of the limits, by node.
+        """
         former = {one.source: self._entries.get(one.source, NodeEntry()) for one in departures}
         options = of_module(
             eviction.SPEC,
@@ -223,7 +228,13 @@ class Evicting:
             scheduler_name=self._running.scheduler_name,
         )
         try:
-            self._note(record, dict.fromkeys(former, self._now))
+            self._note(
+                record,
+                {
+                    name: replace(one, evicted_at=self._now, evicted_for=kinds[name])
+                    for name, one in former.items()
+                },
+            )
             given = evict_pods(
                 self._run.kube, departures, options, self._capping.context, _EVENT
             ).fates
@@ -235,18 +246,16 @@ class Evicting:
         except ApiError as error:
             given = [("refused", str(error)) for _one in departures]
         left = {one.source for one, (fate, _reason) in zip(departures, given) if fate == "evicted"}
-        times = {name: one.evicted_at for name, one in former.items() if name not in left}
         try:
-            self._note(record, times)
+            self._note(record, {name: one for name, one in former.items() if name not in left})
         except TakenOver as error:
             self._capping.context.warn(str(error))
         return list(given)
 
-    def _note(self, record: LimitsRecord, times: t.Mapping[str, datetime.datetime | None]) -> None:
-        """Record the times of evictions. Raises ApiError and TakenOver."""
-        for name, at in times.items():
-            self._entries[name] = replace(self._entries.get(name, NodeEntry()), evicted_at=at)
-        record.write({name: self._entries[name] for name in times})
+    def _note(self, record: LimitsRecord, entries: Entries) -> None:
+        """Record evictions. Raises ApiError and TakenOver."""
+        self._entries.update(entries)
+        record.write(entries)
 
     def _told(
         self,

@@ -8,10 +8,11 @@ The step comes after ``sleep``. Caps come first. Evictions are for the watts tha
 
 from __future__ import annotations
 
-import datetime
 import typing as t
+from dataclasses import replace
 
 from ...base.context import Context, Result
+from ...base.errors import WattwiseError
 from ...nodeconfig.readings import Readings, fresh_values
 from ...power.limits.caps import CapPlan
 from ...power.limits.domains import Limit
@@ -24,8 +25,6 @@ from .capping import CapChanges, Capping
 from .cluster import Cluster
 from .limit_evictions import NO_EVICTIONS, Evicting, Told
 
-# Readings that did not come until then do not come any more.
-_FORGOTTEN_AFTER = datetime.timedelta(hours=1)
 _NOTHING: Result = {"changed": False, "diff": []}
 
 
@@ -42,7 +41,7 @@ def keep_limits(
     options, mode = run.options["limits"], run.options["limits"]["cap"]
     limits = PowerLimits.of(options)
     record = LimitsRecord(run.kube, run.options["lease_namespace"])
-    entries = _concerned(run, cluster, record.read())
+    entries = _entries(run, cluster, record)
     caps = {name: one.cap for name, one in entries.items() if one.cap is not None}
     if not limits.has_watts and not entries:
         return
@@ -61,6 +60,7 @@ def keep_limits(
             evicting = Evicting(run, cluster, capping, entries, (readings(), curves()))
             told = evicting.evict(found, changes, plan, record)
         domains = _domains(found, plan, capping, told)
+        _warn_of_unread(capping.unread(found), context)
         _warn([one for one in domains if one["state"] == "above"], mode, told, context)
         step.changed = result["changed"] or told.changed
         step.errors = [*step.errors, *capping.errors, *told.errors]
@@ -70,14 +70,24 @@ def keep_limits(
         _tell(run, capping, changes, domains, told)
 
 
+def _entries(run: Run, cluster: Cluster, record: LimitsRecord) -> Entries:
+    """The entries that concern the run; a failure is one of the step. Raises WattwiseError."""
+    try:
+        return _concerned(run, cluster, record.read())
+    except WattwiseError as error:
+        run.log.of("limits").failure = str(error)
+        raise
+
+
 def _concerned(run: Run, cluster: Cluster, entries: Entries) -> Entries:
-    """The entries of the run's nodes, and of others whose cap this owner set."""
-    names, old = cluster.node_names, run.context.now() - _FORGOTTEN_AFTER
+    """The entries of the run's nodes, and of others whose cap this owner set, or that are over."""
+    names, now = cluster.node_names, run.context.now()
     return {
-        name: entry if entry.evicted_at is None or entry.evicted_at > old else NodeEntry(entry.cap)
-        for name, entry in entries.items()
+        name: entry
+        for name, entry in ((name, entry.at(now)) for name, entry in entries.items())
         if names is None
         or name in names
+        or not entry
         or (entry.cap is not None and entry.cap.owner == run.owner)
     }
 
@@ -91,7 +101,7 @@ def _change(
     def keep() -> None:
         for name in {*entries, *changes.changes}:
             before = entries.get(name, NodeEntry())
-            entries[name] = NodeEntry(capping.caps.get(name), before.evicted_at)
+            entries[name] = replace(before, cap=capping.caps.get(name))
         record.write(entries)
 
     if context.check_mode:
@@ -168,9 +178,11 @@ def _domains(
 ) -> list[Result]:
     """Each limit with its state; nodes only above theirs."""
     found: list[Result] = []
+    unread = capping.unread(limits)
     for index, limit in enumerate(limits):
         is_above = index in plan.above
-        is_known = all(name in capping.watts for name in limit.nodes)
+        is_whole = limit.kind != "rack" or limit.name not in unread
+        is_known = is_whole and all(name in capping.watts for name in limit.nodes)
         if limit.kind == "node" and not is_above:
             continue
         gone = [one for one in told.evictions if one["outcome"] == "evicted"]
@@ -187,6 +199,15 @@ def _domains(
             }
         )
     return found
+
+
+def _warn_of_unread(unread: t.Mapping[str, t.Sequence[str]], context: Context) -> None:
+    for rack, names in unread.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        context.warn(
+            f"The limit of rack {rack} does not count the power of {min(names)}{more}, which this "
+            "run does not read; let one PowerFleet or run have all machines of the rack"
+        )
 
 
 def _warn(above: t.Sequence[Result], mode: str, told: Told, context: Context) -> None:

@@ -21,6 +21,7 @@ from ...scheduling.curve import Curves
 from ...scheduling.plan import Plan
 from ...solving.limits import Limits
 from .. import extender_record
+from ..limits_record import LimitsRecord
 from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
@@ -58,14 +59,30 @@ def place_pods(
 
 
 def limited(run: Run, readings: Callable[[], Readings]) -> Limited:
-    """The limits of the run, with the fresh readings of machines."""
+    """The limits of the run, with the fresh readings of machines, and recent evictions."""
     limits = PowerLimits.of(run.options["limits"])
     if not limits:
         return Limited(limits)
     watts, inlets = (
         fresh_values(readings(), quantity) for quantity in ("power_watts", "inlet_celsius")
     )
-    return Limited(limits, watts, inlets, run.options["predict"]["type_label"])
+    label = run.options["predict"]["type_label"]
+    return Limited(limits, watts, inlets, label, _evicted(run, limits))
+
+
+def _evicted(run: Run, limits: PowerLimits) -> dict[str, str]:
+    """The nodes that evicted pods recently, with the kind of the limit.
+
+    The step ``limits`` tells of a record that is not readable.
+    """
+    if run.options["limits"]["evict"] != "on" or not limits.has_watts:
+        return {}
+    try:
+        entries = LimitsRecord(run.kube, run.options["lease_namespace"]).read()
+    except (ApiError, InvalidInput):
+        return {}
+    now = run.context.now()
+    return {name: one.evicted_for for name, one in entries.items() if one.at(now).evicted_at}
 
 
 def keep_plan(run: Run, curves: Curves, plan: Plan) -> None:

@@ -16,12 +16,10 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from .domains import Limit
+from .domains import RELEASE, Limit
 
 # Share of the limit that caps aim at, since BMCs control within a percent or two.
 TARGET = 0.98
-# Share of the limit below which caps may end.
-RELEASE = 0.9
 # Least power of a capped machine, as a multiple of its idle power.
 IDLE_MARGIN = 1.1
 # A machine below this share of its cap is not held back by it.

@@ -21,17 +21,23 @@ from .options import OTHERS, TYPE_LABEL, Limits, PowerLimits, limit_of
 
 # Figures in reasons are rounded to this share of the limit, so that noise changes no condition.
 _ROUNDING = 100
+# Share of the limit below which caps may end, and racks that evicted take pods again.
+RELEASE = 0.9
 _NAMED = 5
 
 
 @dataclass(frozen=True)
 class Limited:
-    """Limits with the fresh measurements of nodes: power draw in W and inlet temperature in °C."""
+    """Limits with the fresh measurements of nodes: power draw in W and inlet temperature in °C.
+
+    ``evicted`` are the nodes from which pods left recently, with the kind of the limit.
+    """
 
     limits: PowerLimits
     watts: t.Mapping[str, float] = field(default_factory=dict)
     inlets: t.Mapping[str, float] = field(default_factory=dict)
     type_label: str = TYPE_LABEL
+    evicted: t.Mapping[str, str] = field(default_factory=dict)
 
 
 NO_LIMITS = Limited(PowerLimits())
@@ -103,7 +109,10 @@ def with_limits(instance: Instance, limited: Limited) -> Instance:
     return replace(
         instance,
         domains=tuple(domains),
-        closed={**_closed_by_power(domains, by_name), **_closed_by_heat(places, limited)},
+        closed={
+            **_closed_by_power(domains, by_name, limited.evicted),
+            **_closed_by_heat(places, limited),
+        },
         findings=(*instance.findings, *findings),
     )
 
@@ -144,17 +153,31 @@ def _domain(limit: Limit, by_name: t.Mapping[str, Node], limited: Limited) -> Po
 
 
 def _closed_by_power(
-    domains: t.Iterable[PowerDomain], by_name: t.Mapping[str, Node]
+    domains: t.Iterable[PowerDomain], by_name: t.Mapping[str, Node], evicted: t.Mapping[str, str]
 ) -> dict[str, str]:
-    """Nodes in a domain over its limit, and nodes whose power draw cannot be predicted."""
+    """Nodes in a domain over its limit, and nodes whose power draw cannot be predicted.
+
+    A domain that evicted takes no pod back until it is well below its limit, since the curve may
+    have been too low for the pod.
+    """
     found: dict[str, str] = {}
     for domain in domains:
         now, limit = present_watts(domain, by_name), domain.limit_watts
+        is_tight = now > RELEASE * limit and any(
+            evicted.get(name) == domain.kind for name in domain.nodes
+        )
         for name in domain.nodes:
             if now > limit and domain.kind == "node":
                 found[name] = f"node(s) above their power limit of {limit:,.0f} W"
             elif now > limit:
                 found[name] = f"node(s) in {domain} ({amount(now, limit)} of {limit:,.0f} W)"
+            elif is_tight and domain.kind == "node":
+                found[name] = f"node(s) that evicted pods for their power limit of {limit:,.0f} W"
+            elif is_tight:
+                found[name] = (
+                    f"node(s) in {domain} ({amount(now, limit)} of {limit:,.0f} W, and pods were "
+                    "evicted there)"
+                )
             elif by_name[name].curve is None:
                 found.setdefault(name, NO_CURVE)
     return found

@@ -97,12 +97,16 @@ def plan_evictions(
     """
     search = _Search(limits, nodes, allowed)
     chosen: list[Eviction] = []
+    # By node, since each of thousands of nodes may be above a limit of its own.
+    left: dict[str, list[EvictablePod]] = {}
+    for pod in pods:
+        left.setdefault(pod.node, []).append(pod)
     while len(chosen) < most:
-        left = [pod for pod in pods if all(pod is not one.pod for one in chosen)]
         found = next(filter(None, (search.next_of(one, left) for one in search.exceeded())), None)
         if found is None:
             break
         search.take(found.pod, 1)
+        left[found.pod.node].remove(found.pod)
         chosen.append(found)
     for one in sorted(chosen, key=lambda one: (-one.pod.priority, -one.pod.cost)):
         if search.is_spared(one.pod):
@@ -137,15 +141,18 @@ class _Search:
             if above > _TOLERANCE_WATTS
         }
 
-    def next_of(self, index: int, pods: t.Sequence[EvictablePod]) -> Eviction | None:
+    def next_of(
+        self, index: int, pods: t.Mapping[str, t.Sequence[EvictablePod]]
+    ) -> Eviction | None:
         """The next pod to leave the domain; None if no eviction lowers its power draw."""
         if index not in self._reachable:
             return None
-        members = set(self._limits[index].nodes)
         savings = [
             (self._saving(pod), pod)
-            for pod in pods
-            if pod.node in members and pod.node in self._nodes and self._is_allowed(pod)
+            for name in self._limits[index].nodes
+            if name in self._nodes
+            for pod in pods.get(name, ())
+            if self._is_allowed(pod)
         ]
         savings = [(saving, pod) for saving, pod in savings if saving > _TOLERANCE_WATTS]
         if not savings:

@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,11 +21,20 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import fresh_values
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_record import (
+    Cap,
+    LimitsRecord,
+    NodeEntry,
+    TakenOver,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
+    FleetRun,
     reconcile_fleet,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run import Run
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import (
     capping,
     limit_evictions,
@@ -34,6 +44,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_contro
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
     limit_power,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.hardware import system_uuid
 from lab.machines import Machine
@@ -61,6 +72,7 @@ class Rack:
     host: str
     idle_watts: float = 60.0
     have_uuids: bool = True
+    own: frozenset[str] | None = None
     taints: list[Json] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -135,7 +147,7 @@ class Rack:
                 },
                 "spec": {"taints": self.taints if name == self.names[0] else []},
                 "status": {
-                    "allocatable": {"cpu": "64"},
+                    "allocatable": {"cpu": "64", "pods": "110"},
                     "nodeInfo": {"systemUUID": system_uuid(name) if self.have_uuids else ""},
                 },
             }
@@ -148,7 +160,12 @@ class Rack:
         body = {"curves": dict.fromkeys(self.names, curve)}
         documents.write(str(self.folder / "curves.json"), "curves", body)
 
-    def run(self, limits: Json, **context: t.Any) -> Json:
+    def run(
+        self,
+        limits: Json,
+        steps: t.Sequence[str] = ("read", "merge", "limits"),
+        **context: t.Any,
+    ) -> Json:
         self.folder = self.folder.with_name(f"{self.folder.name}-")
         self.folder.mkdir()
         self._write_documents()
@@ -161,14 +178,20 @@ class Rack:
             "refresh": True,
         }
         given = {
-            "steps": ["read", "merge", "limits"],
+            "steps": list(steps),
             "run_dir": str(self.folder),
             "host": self.host,
             "place": {"scheduler_name": "wattwise"},
             "read": read,
             "limits": limits,
         }
-        return reconcile_fleet(given, Context(warn=self.warnings.append, **context))
+        context_of_run = Context(warn=self.warnings.append, **context)
+        if self.own is None:
+            return reconcile_fleet(given, context_of_run)
+        scope = Scope(self.own, frozenset())
+        found = FleetRun(Run.of(given, context_of_run, lambda _snapshot: scope))
+        found.make()
+        return found.result()
 
     def settle(self, limits: Json, runs: int) -> None:
         for _run in range(runs):
@@ -237,6 +260,20 @@ def test_without_a_limit_no_bmc_is_asked_for_caps_and_the_step_is_silent(rack: R
     result = rack.run({"cap": "on"})
     assert "limits" not in result
     assert [step["name"] for step in result["steps"]] == ["read", "merge", "documents"]
+
+
+def test_a_rack_that_fleets_share_is_never_called_within_its_limit(rack: Rack) -> None:
+    """Each run reads its own machines alone, so that nobody knows the power of the rack."""
+    rack.own = frozenset(rack.names[:2])
+    result = rack.run(limits(0.9 * rack.total))
+    [domain] = result["limits"]["domains"]
+    assert domain["state"] == "unknown"
+    [warning] = rack.warnings
+    assert warning == (
+        f"The limit of rack r1 does not count the power of {rack.names[2]}, which this run does not "
+        "read; let one PowerFleet or run have all machines of the rack"
+    )
+    rack.own = None
 
 
 def test_a_limit_below_all_floors_says_what_no_cap_covers(rack: Rack) -> None:
@@ -317,6 +354,27 @@ def test_a_record_of_caps_that_cannot_be_read_is_not_replaced(rack: Rack) -> Non
         rack.run(limits(0.95 * rack.total))
     assert rack.cluster.record["data"] == broken
     rack.cluster.record["data"] = kept
+
+
+@pytest.mark.parametrize("field", ["watts", "before_watts"])
+def test_a_record_with_a_cap_that_is_none_is_not_used(rack: Rack, field: str) -> None:
+    """A BMC would get the limit that it has from an entry."""
+    rack.run(limits(0.95 * rack.total))
+    kept = rack.recorded
+    for name, entry in kept.items():
+        rack.cluster.change_record({name: json.dumps({**entry, field: -5})})
+    with pytest.raises(InvalidInput, match="remove them with redfish_power_limit") as caught:
+        rack.run(limits(0.95 * rack.total))
+    [failed] = [one for one in caught.value.fields["steps"] if one["failure"]]
+    assert failed["name"] == "limits"
+    rack.cluster.change_record({name: json.dumps(entry) for name, entry in kept.items()})
+
+
+def test_a_rack_is_capped_although_a_step_before_failed(rack: Rack) -> None:
+    with pytest.raises(InvalidInput, match="Cannot read the plan document") as caught:
+        rack.run(limits(0.95 * rack.total), steps=["read", "merge", "bind", "limits"])
+    assert rack.caps
+    assert caught.value.fields["limits"]["domains"][0]["state"] == "above"
 
 
 def test_machines_with_pods_of_negative_priority_give_before_empty_ones() -> None:
@@ -431,6 +489,18 @@ def test_a_cap_that_somebody_removed_is_set_again(rack: Rack) -> None:
     capped = rack.caps
     rack.limit_by_hand(rack.machines[0], state="absent")
     assert set(rack.caps) < set(capped)
+    assert rack.run(setting)["changed"]
+    assert set(rack.caps) == set(capped)
+
+
+def test_a_cap_that_is_gone_is_set_again_though_its_machine_draws_little_more(rack: Rack) -> None:
+    """A run may end between its record and the BMC, which then has no cap at all."""
+    setting = limits(0.995 * rack.total)
+    rack.run(setting)
+    capped = rack.caps
+    assert capped
+    rack.limit_by_hand(*rack.machines, state="absent")
+    assert all(rack.watts[name] < 1.05 * watts for name, watts in capped.items())
     assert rack.run(setting)["changed"]
     assert set(rack.caps) == set(capped)
 
@@ -553,6 +623,27 @@ def test_the_next_run_waits_for_readings_that_show_the_evictions(rack: Rack) -> 
     assert rack.recorded == {}
 
 
+def test_a_rack_that_evicted_takes_no_pod_back_until_it_is_well_below_its_limit(
+    rack: Rack,
+) -> None:
+    """A curve that is too low for a pod would let it come back, and leave again, for ever."""
+    with_pods(rack, low=0)
+    rack.run(evicting(rack.total - 30.0))
+    assert rack.cluster.evicted == ["low"]
+    rack.cluster.add(pod("back", cpu="1"))
+    steps = ["read", "merge", "place", "limits"]
+    tight, now = evicting(1.05 * rack.total), datetime.datetime.now(datetime.UTC)
+    result = rack.run(tight, steps=steps)
+    assert result["summary"]["placed"] == 0
+    plan = documents.load(str(rack.folder / "plan.json"), "plan")
+    assert "W, and pods were evicted there)" in plan["unplaced"][0]["message"]
+    assert rack.run(evicting(1.2 * rack.total), steps=steps)["summary"]["placed"] == 1
+    of_fleet = {**tight, "rack_watts": {}, "fleet_watts": 1.05 * rack.total}
+    assert rack.run(of_fleet, steps=steps)["summary"]["placed"] == 1
+    later = now + datetime.timedelta(minutes=61)
+    assert rack.run(tight, steps=steps, now=lambda: later)["summary"]["placed"] == 1
+
+
 @pytest.mark.parametrize(("lost_after", "outcome"), [(0, "left"), (1, "evicted")])
 def test_a_lease_that_is_lost_leaves_the_rest_and_tells_what_was_done(
     rack: Rack, monkeypatch: pytest.MonkeyPatch, lost_after: int, outcome: str
@@ -614,3 +705,41 @@ def test_an_entry_of_another_machine_that_changes_meanwhile_ends_no_run(rack: Ra
     rack.run(limits(0.95 * rack.total))
     assert rack.caps and rack.recorded.keys() == {*rack.caps, "elsewhere"}
     rack.cluster.change_record({"elsewhere": None})
+
+
+def test_a_write_whose_answer_was_lost_is_no_write_of_another_run(rack: Rack) -> None:
+    """The client sends it again, and the API server refuses the version that was read."""
+    records = [LimitsRecord(Kube.connect({"host": rack.host}), "kube-system") for _time in "ab"]
+    first, repeated = records
+    for record in records:
+        record.read()
+    given = {"n1": NodeEntry(Cap(300.0, owner="playbook"))}
+    first.write(given)
+    repeated.write(given)
+    assert set(rack.recorded) == {"n1"}
+    repeated.write({"n1": NodeEntry()})
+    with pytest.raises(TakenOver, match="the limits of n1"):
+        first.write({"n1": NodeEntry(Cap(290.0, owner="playbook"))})
+    assert rack.recorded == {}
+
+
+def test_caps_on_5000_nodes_fit_a_config_map() -> None:
+    """The API server refuses a ConfigMap of more than 1 MiB, and no machine would get a cap."""
+    name = "worker-04999.rack-0123.hall-2.datacenter-1.example.com"
+    cap = Cap(345.0, owner="PowerFleet wattwise-system/production-hall-2")
+    entry = NodeEntry(cap, datetime.datetime.now(datetime.UTC), "fleet")
+    assert 5_000 * len(name + entry.as_text()) < 2**20
+
+
+def test_an_old_eviction_is_forgotten_also_where_no_run_has_the_node_any_more() -> None:
+    """Nodes go without notice, and nothing else would remove their entries."""
+    now = datetime.datetime.now(datetime.UTC)
+    old, cap = now - datetime.timedelta(hours=2), Cap(300.0, owner="PowerFleet shop/other")
+    entries = {
+        "gone": NodeEntry(evicted_at=old),
+        "recent": NodeEntry(evicted_at=now),
+        "theirs": NodeEntry(cap, old),
+    }
+    run: t.Any = SimpleNamespace(context=Context(now=lambda: now), owner="PowerFleet shop/ours")
+    cluster: t.Any = SimpleNamespace(node_names=frozenset({"n1"}))
+    assert step._concerned(run, cluster, entries) == {"gone": NodeEntry()}

@@ -9,12 +9,14 @@ import random
 from dataclasses import replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.caps import (
-    RELEASE,
     TARGET,
     CapMachine,
     plan_caps,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.domains import Limit
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.domains import (
+    RELEASE,
+    Limit,
+)
 from support.examples import each_seed
 
 

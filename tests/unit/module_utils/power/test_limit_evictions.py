@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 import typing as t
 
 import pytest
@@ -42,7 +43,7 @@ def names(plan: EvictionPlan) -> list[str]:
     return [one.pod.name for one in plan.evictions]
 
 
-def test_no_itsleaves_a_domain_within_its_limit() -> None:
+def test_no_pod_leaves_a_domain_within_its_limit() -> None:
     plan = plan_evictions([rack(200.0)], {"n1": machine(200.0, 10.0)}, [pod("a", 5)], most=9)
     assert plan == EvictionPlan()
 
@@ -63,7 +64,7 @@ def test_the_lowest_priority_leaves_first_then_the_cheapest_then_the_smallest() 
     assert names(plan_evictions([rack(215.0)], nodes, without, most=9)) == ["dear"]
 
 
-def test_a_itswhose_eviction_a_later_one_makes_unnecessary_stays() -> None:
+def test_a_pod_whose_eviction_a_later_one_makes_unnecessary_stays() -> None:
     pods = [pod("low", 1), pod("high", 6, priority=10)]
     plan = plan_evictions([rack(180.0)], {"n1": machine(230.0, 13.0)}, pods, most=9)
     assert names(plan) == ["high"]
@@ -83,7 +84,7 @@ def test_a_limit_below_the_idle_power_evicts_nobody() -> None:
     assert (names(plan), dict(plan.left)) == ([], {0: 90.0})
 
 
-def test_a_itsof_a_machine_that_its_cap_holds_stays_where_it_saves_nothing() -> None:
+def test_a_pod_of_a_machine_that_its_cap_holds_stays_where_it_saves_nothing() -> None:
     nodes = {"n1": machine(250.0, 15.0, cap_watts=120.0), "n2": machine(160.0, 6.0)}
     pods = [pod("held", 5), pod("free", 4, "n2", priority=5)]
     plan = plan_evictions([rack(250.0, "n1", "n2")], nodes, pods, most=9)
@@ -170,3 +171,13 @@ def test_every_plan_is_needed_and_takes_no_higher_priority_than_the_best_set_of_
     if ceilings and all(reachable):
         assert max(found, default=0.0) <= _SAME
         assert max((one.priority for one in gone), default=-1) == min(ceilings)
+
+
+def test_thousands_of_machines_above_their_limits_take_less_than_a_second() -> None:
+    """Generously measured: it was 3 s here, and a minute for 5,000 machines with 100,000 pods."""
+    machines = {f"n{number}": machine(400.0, 20.0) for number in range(2_000)}
+    limits = [Limit("node", name, (name,), 300.0) for name in machines]
+    pods = [pod(f"p{number}", 0.0, f"n{number % 2_000}") for number in range(40_000)]
+    started = time.process_time()
+    assert plan_evictions(limits, machines, pods, most=5).evictions == ()
+    assert time.process_time() - started < 1.0
