@@ -11,7 +11,7 @@ import typing as t
 from .markup import Markup, element, join
 from .numbers import counted, number, percent, quantity
 from .page import foot, html, links, part, top
-from .section import Column, Detail, bar, facts, lead, meter, note, of
+from .section import Column, Detail, drawn_bar, facts, lead, meter, note, of
 from .timeline import Line, timeline
 
 _DETAIL = Detail(500, "the advice document")
@@ -181,7 +181,7 @@ _MACHINES = (
     Column("Type", of("type")),
     Column(
         "Awake",
-        of("awake_share", lambda share: bar(share, 1.0, "ours", percent(100 * share, 0))),
+        of("awake_share", lambda share: drawn_bar(share, 1.0, "ours", percent(100 * share, 0))),
     ),
     Column(
         "Mean use",

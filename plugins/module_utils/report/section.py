@@ -133,7 +133,7 @@ def facts(items: t.Iterable[tuple[str, str, bool]]) -> Markup:
     )
 
 
-def bar(value: float, most: float, kind: str, text: Child, class_: str = "bar") -> Markup:
+def drawn_bar(value: float, most: float, kind: str, text: Child, class_: str = "bar") -> Markup:
     """A bar with its text."""
     return element("span", meter(value, most, kind), element("span", text), class_=class_)
 

@@ -18,7 +18,7 @@ from ...base.units import parse_time
 from ..fleet import Fleet, natural
 from ..markup import Child, Markup, join
 from ..numbers import counted, moment, money, number, quantity, watts
-from ..section import Column, Data, Detail, Section, bar, lead, note, of
+from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of
 from ..sources import Document
 
 DAYS = 30
@@ -194,7 +194,7 @@ def _table(
     most = max(entry["watts"] for entry in entries) or 1.0
     columns = [
         Column(what.capitalize(), name),
-        Column("Watts", of("watts", lambda value: bar(value, most, "ours", watts(value, 1)))),
+        Column("Watts", of("watts", lambda value: drawn_bar(value, most, "ours", watts(value, 1)))),
         Column("Memory", lambda entry: watts(entry["dram_watts"], 1), True),
         Column("Pods", of("pods", number), True),
     ]

@@ -10,7 +10,7 @@ import itertools
 from ..fleet import Fleet
 from ..markup import Markup, join
 from ..numbers import counted, listed, number, watts
-from ..section import Column, Data, Detail, Section, bar, lead, note, of
+from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of
 
 _MOVES_IN_SIGHT = 3
 _NODES_NAMED = 3
@@ -51,7 +51,7 @@ def _render(data: Data, detail: Detail) -> Markup:
     positions = itertools.count(1)
     columns = [
         Column("Step", lambda _step: number(next(positions))),
-        Column("Saves", of("gain_watts", lambda gain: bar(gain, most, "ours", watts(gain)))),
+        Column("Saves", of("gain_watts", lambda gain: drawn_bar(gain, most, "ours", watts(gain)))),
         Column("Pods that move", of("moves", lambda moves: _moves(moves, detail))),
         Column("May sleep", of("asleep", lambda names: listed(names, _NODES_NAMED))),
         Column("If interrupted", _cost_if_stopped, True),

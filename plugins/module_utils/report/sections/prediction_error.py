@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, Node, natural
 from ..markup import Markup, join
 from ..numbers import number, percent, watts
-from ..section import Column, Data, Detail, Section, bar, lead, note, of, table
+from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of, table
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -68,7 +68,7 @@ def _render(data: Data, detail: Detail) -> Markup:
         Column("Sum off by", lambda one: percent(one["bias_percent"], sign=True), True),
         Column(
             "A node is off by",
-            of("node_error_percent", lambda error: bar(error, most, "base", percent(error))),
+            of("node_error_percent", lambda error: drawn_bar(error, most, "base", percent(error))),
         ),
         Column("Worst", of("worst_error_percent", percent), True),
     ]

@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, Node, grouped
 from ..markup import Markup, join
 from ..numbers import listed, number, quantity, watts
-from ..section import Column, Data, Detail, Section, bar, lead, note, of
+from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of
 
 _MIN_CORES = 1e-6
 
@@ -97,14 +97,14 @@ def _render(data: Data, detail: Detail) -> Markup:
 
     def price(entry: Data) -> Markup:
         per_core, kind = entry["watts_per_core"], "ours" if _is_used(entry) else "base"
-        return bar(per_core or 0, dearest, kind, quantity(per_core, "W", 2))
+        return drawn_bar(per_core or 0, dearest, kind, quantity(per_core, "W", 2))
 
     def given(entry: Data) -> Markup:
         cores = entry["cores_added"]
         if not _is_used(entry):
-            return bar(cores, most, "base", "spared", "bar wide")
+            return drawn_bar(cores, most, "base", "spared", "bar wide")
         text = f"{number(cores, 1 if cores < 100 else 0)} of {number(entry['cores'])}"
-        return bar(cores, most, "ours", text, "bar wide")
+        return drawn_bar(cores, most, "ours", text, "bar wide")
 
     columns = [
         Column("Server type", of("server_type")),

@@ -9,7 +9,7 @@ from ...scheduling.plan import is_comparable
 from ..fleet import Fleet
 from ..markup import Markup, join
 from ..numbers import number, percent, watts
-from ..section import Column, Data, Detail, Section, bar, lead, note, of, table
+from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of, table
 
 _WORDS = {
     "optimal": "optimal: all pods at once",
@@ -62,7 +62,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
 
     def added(entry: Data) -> Markup:
         kind = "ours" if entry["ours"] else "other" if entry["comparable"] else "base"
-        return bar(entry["watts_added"], most, kind, watts(entry["watts_added"]))
+        return drawn_bar(entry["watts_added"], most, kind, watts(entry["watts_added"]))
 
     def more(entry: Data) -> str:
         if entry["comparable"] and not entry["ours"] and ours > 0:
