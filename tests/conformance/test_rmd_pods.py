@@ -10,6 +10,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
@@ -101,6 +102,13 @@ def test_deviation_no_cache_min_means_all_ways_guaranteed() -> None:
 
 def test_deviation_a_longer_name_with_the_same_beginning_is_another_container() -> None:
     assert built(asking({"nginx10_policy": "gold"}), 0)["spec"].get("policy") is None
+
+
+def test_a_pod_without_metadata_is_refused_with_what_to_do() -> None:
+    given = asking()
+    del given["metadata"]
+    with pytest.raises(InvalidField, match="give pods as the API returns them"):
+        workloads_of_pod(given, {})
 
 
 def test_several_containers_have_a_workload_each() -> None:

@@ -12,6 +12,7 @@ import typing as t
 
 from ..base.argspec import ArgumentSpec, Options
 from ..base.boundary import InvalidField, shown
+from ..base.fields import strict
 from ..base.json_types import Object
 
 Option = Object
@@ -65,6 +66,6 @@ def _check_choices(options: Options, given: Object, where: str) -> None:
             # What is off cannot have errors.
             _check_choices(inner, value, f"{place}.")
         elif choices and value is not None:
-            for each in value if isinstance(value, list) else [value]:
+            for each in strict.texts(value, place) if option["type"] == "list" else [value]:
                 if each not in choices:
                     raise InvalidField(place, f"{shown(each)} is none of {', '.join(choices)}")

@@ -61,9 +61,8 @@ def workloads_of_pod(
     was not started or could not be read, gives neither. Raises InvalidInput for a pod without name
     or UID.
     """
-    asking, metadata = _asking(pod), pod["metadata"]
-    exclusive = {each.name: each for each in exclusive_containers(pod)}
-    subject = subject_of(pod, "Pod")
+    asking, exclusive = _asking(pod), {each.name: each for each in exclusive_containers(pod)}
+    metadata, subject = pod["metadata"], subject_of(pod, "Pod")
     workloads: list[MutableObject] = []
     refusals: list[Refusal] = []
 

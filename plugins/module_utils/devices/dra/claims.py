@@ -11,10 +11,18 @@ from dataclasses import dataclass, field
 from ...base.boundary import shown
 from ...base.json_types import Object
 from ...cel.values import demand_of
-from ..model.findings import ApiObject, Field, too_many
+from ..model.findings import Field, too_many
 from ..model.model import Alternative, Claim, Constraint, Request
 from . import values as dra_values
-from .matching import MAX_SELECTORS, DeviceCatalog, DeviceClasses, DraMatcher, configurations_of
+from .matching import (
+    MAX_SELECTORS,
+    DeviceCatalog,
+    DeviceClass,
+    DeviceClasses,
+    DraMatcher,
+    configurations_of,
+    selectors_of,
+)
 
 # Source: the constants of resource.k8s.io/v1.
 MAX_RESULTS = MAX_REQUESTS = MAX_CONSTRAINTS = 32
@@ -39,7 +47,7 @@ class Origin:
     """Origin of an alternative: its name in results, its class, and its specification."""
 
     name: str
-    device_class: ApiObject
+    device_class: DeviceClass
     body: Object
 
 
@@ -99,12 +107,12 @@ class ClaimReader:
         device_class = self.classes.find(body["deviceClassName"])
         every, count = _count(body)
         body["tolerations"].items(MAX_TOLERATIONS)
-        capacity, admin = body["capacity"], body["adminAccess"]
+        capacity, admin = body["capacity"], body.value.get("adminAccess") or False
         capacity.mapping({"requests"})
         amounts = capacity["requests"]
         amounts.limit(len(amounts.mapping()), dra_values.MAX_VALUES, too_many("amounts"))
-        if not isinstance(admin.value or False, bool):
-            raise admin.error("write true or false")
+        if not isinstance(admin, bool):
+            raise body["adminAccess"].error("write true or false")
         portions = {key: one.read(demand_of) for key, one in amounts.members()}
         asked_of_each = tuple(sorted(portions.items())) if every and portions else None
         position = self._matcher(body, device_class, asked_of_each)
@@ -115,20 +123,18 @@ class ClaimReader:
             name,
             every_device=every,
             portions=portions,
-            admin=bool(admin.value),
+            admin=admin,
             unsettled=self.matchers[position].unsettled() if every else frozenset(),
         )
         return alternative, Origin(name, device_class, body.value)
 
     def _matcher(
-        self, body: Field, device_class: ApiObject, wanted: tuple[tuple[str, int], ...] | None
+        self, body: Field, device_class: DeviceClass, wanted: tuple[tuple[str, int], ...] | None
     ) -> int:
-        body["selectors"].items(MAX_SELECTORS)
+        own = body["selectors"]
+        own.items(MAX_SELECTORS)
         matcher = DraMatcher(
-            (
-                *self.classes.selectors(device_class["spec"]["selectors"]),
-                *self.classes.selectors(body["selectors"]),
-            ),
+            (*device_class.selectors, *selectors_of(own, self.classes.compiler)),
             dra_values.tolerations_of(body["tolerations"]),
             self.published,
             wanted,
@@ -147,17 +153,16 @@ def _name_of(item: Field, known: t.AbstractSet[str]) -> str:
 
 
 def _count(body: Field) -> tuple[bool, int]:
-    mode, count = body["allocationMode"], body["count"]
-    if mode.value == "All":
+    mode, count = body.value.get("allocationMode"), body.value.get("count", 1)
+    if mode == "All":
         if "count" in body.value:
-            raise count.error("is not allowed with allocationMode All")
+            raise body["count"].error("is not allowed with allocationMode All")
         return True, 1
-    if (mode.value or "ExactCount") != "ExactCount":
-        raise mode.error(f"unsupported mode {shown(mode.value)}")
-    number = body.value.get("count", 1)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise count.error(f"{shown(number)} is not a number of devices from 1")
-    return False, number
+    if (mode or "ExactCount") != "ExactCount":
+        raise body["allocationMode"].error(f"unsupported mode {shown(mode)}")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise body["count"].error(f"{shown(count)} is not a number of devices from 1")
+    return False, count
 
 
 def _constraint(item: Field, requests: tuple[Request, ...]) -> Constraint:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from ...base.boundary import InvalidField, shown
+from ...base.json_types import Object
 from ...cel.functions import carried
 from ...cel.selector import Answer, Compiler, Evaluations, Selector, SelectorError
 from ...cel.values import THOUSANDTHS, Quantity
@@ -201,34 +202,54 @@ class DraMatcher:
         )
 
 
+@dataclass(frozen=True)
+class DeviceClass:
+    """A class, read once for all of its claims."""
+
+    spec: Field
+    configurations: tuple[Object, ...]
+    compiler: Compiler
+
+    @cached_property
+    def selectors(self) -> tuple[Selector, ...]:
+        """Raises InvalidInput."""
+        return selectors_of(self.spec["selectors"], self.compiler)
+
+
 class DeviceClasses:
-    """The DeviceClasses by name, with their selectors."""
+    """The DeviceClasses by name."""
 
     def __init__(self, compiler: Compiler, classes: t.Sequence[ApiObject]) -> None:
-        self._compiler = compiler
-        self._classes = {obj.name: obj for obj in classes}
+        self.compiler = compiler
+        self._objects = {obj.name: obj for obj in classes}
+        self._read: dict[str, DeviceClass] = {}
 
-    def find(self, named: Field) -> ApiObject:
+    def find(self, named: Field) -> DeviceClass:
         """The class of this name. Raises InvalidInput."""
-        if not isinstance(named.value, str) or named.value not in self._classes:
-            raise named.error(f"there is no DeviceClass {shown(named.value)}")
-        obj = self._classes[named.value]
-        obj["spec"].mapping(_CLASS_FIELDS)
-        configurations_of(obj["spec"]["config"])
-        return obj
+        name = named.value
+        if not isinstance(name, str) or name not in self._objects:
+            raise named.error(f"there is no DeviceClass {shown(name)}")
+        if name not in self._read:
+            spec = self._objects[name]["spec"]
+            spec.mapping(_CLASS_FIELDS)
+            configurations = tuple(item.value for item in configurations_of(spec["config"]))
+            self._read[name] = DeviceClass(spec, configurations, self.compiler)
+        return self._read[name]
 
-    def selectors(self, listed: Field) -> tuple[Selector, ...]:
-        """The selectors of a class or request. Raises InvalidInput."""
-        found: list[Selector] = []
-        for item in listed.items(MAX_SELECTORS, "more than {most} selectors"):
-            item.mapping({"cel"})
-            item["cel"].mapping({"expression"})
-            expression = item["cel"]["expression"]
-            try:
-                found.append(self._compiler.compile(expression.value, expression.where))
-            except InvalidField as error:
-                raise listed.obj.error(error.field, error.problem) from error
-        return tuple(found)
+
+def selectors_of(listed: Field, compiler: Compiler) -> tuple[Selector, ...]:
+    """The selectors of a class or request. Raises InvalidInput."""
+    found: list[Selector] = []
+    for item in listed.items(MAX_SELECTORS, "more than {most} selectors"):
+        item.mapping({"cel"})
+        cel = item["cel"]
+        cel.mapping({"expression"})
+        expression = cel["expression"]
+        try:
+            found.append(compiler.compile(expression.value, expression.where))
+        except InvalidField as error:
+            raise listed.obj.error(error.field, error.problem) from error
+    return tuple(found)
 
 
 def configurations_of(listed: Field, more: t.AbstractSet[str] = frozenset()) -> t.Sequence[Field]:

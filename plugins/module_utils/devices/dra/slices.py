@@ -77,7 +77,7 @@ class Slice:
     @property
     def is_divided(self) -> bool:
         """Whether each device names its nodes."""
-        return bool(self.spec["perDeviceNodeSelection"].value)
+        return bool(self.spec.value.get("perDeviceNodeSelection"))
 
     def attempt(
         self, read: t.Callable[t.Concatenate[Slice, P], T], *more: P.args, **named: P.kwargs
@@ -225,10 +225,10 @@ def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
         problem = f"it is {one.count} here and {first.count} in {first.obj}"
         raise one.spec["pool"]["resourceSliceCount"].error(problem)
     for device in one.devices:
-        name = device["name"]
-        if name.value in names:
-            raise name.error(f"the device name {name.value!r} is listed twice")
-        names.add(name.value)
+        name = device.value["name"]
+        if name in names:
+            raise device["name"].error(f"the device name {name!r} is listed twice")
+        names.add(name)
 
 
 def _check_sets(one: Slice, sets: dict[str, frozenset[str]]) -> None:
@@ -433,7 +433,7 @@ class Slices:
         read["consumes"] = _consumption(item, counters)
         taints = dra_values.taints_of(item["taints"])
         device = Device(*one.key, item.value["name"], nodes, **read)
-        return device, dataclasses.replace(published, taints=taints)
+        return device, dataclasses.replace(published, taints=taints) if taints else published
 
     def _named_devices(self, one: Slice) -> t.Iterator[_Entry]:
         """The devices of a pool that is invalid, as far as they have names and nodes."""
@@ -505,24 +505,25 @@ def _device_fields(item: Field, driver: str) -> dict[str, t.Any]:
     return {
         "attributes": attributes,
         "capacities": capacities,
-        "shareable": _truth(item["allowMultipleAllocations"]),
-        "binding_conditions": _conditions(item["bindingConditions"]),
-        "binding_failure_conditions": _conditions(item["bindingFailureConditions"]),
-        "binds_to_node": _truth(item["bindsToNode"]),
+        "shareable": _truth(item, "allowMultipleAllocations"),
+        "binding_conditions": _conditions(item, "bindingConditions"),
+        "binding_failure_conditions": _conditions(item, "bindingFailureConditions"),
+        "binds_to_node": _truth(item, "bindsToNode"),
     }
 
 
-def _truth(field: Field) -> bool:
-    if field.value not in (None, True, False):
-        raise field.error(f"{shown(field.value)} is neither true nor false")
-    return bool(field.value)
+def _truth(device: Field, key: str) -> bool:
+    value = device.value.get(key)
+    if value not in (None, True, False):
+        raise device[key].error(f"{shown(value)} is neither true nor false")
+    return bool(value)
 
 
-def _conditions(field: Field) -> tuple[str, ...]:
-    given = field.value or []
+def _conditions(device: Field, key: str) -> tuple[str, ...]:
+    given = device.value.get(key) or []
     if not isinstance(given, list) or len(given) > _MAX_CONDITIONS:
-        raise field.error(f"must be a list of up to {_MAX_CONDITIONS} conditions")
-    names = (Field(field.obj, field.where, name) for name in given)
+        raise device[key].error(f"must be a list of up to {_MAX_CONDITIONS} conditions")
+    names = (Field(device.obj, device[key].where, name) for name in given)
     return tuple(dra_values.name_in(name, MAX_POOL_LENGTH + 64) for name in names)
 
 

@@ -146,8 +146,8 @@ class Results:
         found: list[Object] = []
         for one in asked:
             found += [
-                {"source": "FromClass", "requests": [one.name], **item.value}
-                for item in one.device_class["spec"]["config"].items()
+                {"source": "FromClass", "requests": [one.name], **item}
+                for item in one.device_class.configurations
             ]
         names = {one.name for one in asked} | {one.name.partition("/")[0] for one in asked}
         for item in self.specs[claim]["devices"]["config"].items():

@@ -81,10 +81,11 @@ def _name(name: str, item: Field) -> str:
 
 def _attribute(field: Field) -> Attribute:
     """A typed value, or a list of them. Raises InvalidInput."""
-    kinds = [(key, item) for key, item in field.members() if item.value is not None]
+    kinds = [key for key, value in field.mapping().items() if value is not None]
     if len(kinds) != 1:
         raise field.error("an attribute has exactly one value of a type")
-    [(kind, given)] = kinds
+    [kind] = kinds
+    given = field[kind]
     if kind not in _LISTS:
         return given.read(_reader(kind, given))
     if not isinstance(given.value, list) or not 0 < len(given.value) <= MAX_LISTED:

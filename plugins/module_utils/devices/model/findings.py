@@ -234,7 +234,11 @@ class Field:
 
 
 def _are_texts(names: t.Iterable[t.Any]) -> bool:
-    return {*map(type, names)} <= {str} or all(isinstance(name, str) for name in names)
+    # A loop takes half the time of all(); most mappings have one to three names.
+    for name in names:  # noqa: SIM110
+        if not isinstance(name, str):
+            return False
+    return True
 
 
 def too_many(what: str) -> str:

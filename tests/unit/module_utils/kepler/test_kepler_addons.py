@@ -67,6 +67,8 @@ BAD: list[tuple[Json, str]] = [
     ({"system": "../../secrets"}, "system: .* is not a DNS label"),
     ({"security": {"client_secret": "a/b"}}, "client_secret: 'a/b' cannot be the name"),
     ({"security": {"mode": "ssl"}}, "security.mode: 'ssl' is none of none, tls, mtls"),
+    ({"security": {"mode": []}}, "security.mode: .. is none of none, tls, mtls"),
+    ({"security": {"mode": ["tls"]}}, "security.mode: .'tls'. is none of none, tls"),
     ({"security": {"client_secret": "kepler-server"}}, "kepler-server is also server_secret"),
     ({"prometheus": {"interval": "often"}}, "prometheus.interval: 'often' is not a duration"),
     ({"prometheus": {"interval": "1.5s"}}, "'1.5s' is not a duration; give a whole number"),

@@ -94,6 +94,8 @@ BAD: list[tuple[Json, str]] = [
     ({"collector": {"staleness": "-1s"}}, "collector.staleness: '-1s' is not from 0 s to 24 h"),
     ({"collector": {"staleness": "99999h"}}, "is not from 0 s to 24 h"),
     ({"collector": {"metric_levels": ["pods"]}}, "metric_levels: 'pods' is none of node, process"),
+    ({"collector": {"metric_levels": "pod"}}, "metric_levels: 'pod' is not a list"),
+    ({"collector": {"metric_levels": ["pod", 7]}}, "metric_levels.1.: 7 is not a text"),
     ({"collector": {"metric_levels": []}}, "metric_levels: without a level"),
     ({"collector": {"log_level": "trace"}}, "log_level: 'trace' is none of"),
     ({"collector": {"meter": "model"}}, "meter: 'model' is none of auto, rapl, hwmon"),
