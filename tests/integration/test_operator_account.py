@@ -36,6 +36,7 @@ FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
 UNUSED = {
     Permission("", "events", "patch"): "an Event moves after five minutes",
     Permission("", "configmaps", "update"): "a fleet that binds again replaces its record",
+    Permission("", "configmaps", "patch"): "a fleet with limits in W keeps its record",
     Permission("", "nodes", "get"): "many nodes are listed, a few are got",
     Permission("", "pods", "get"): "many pods are listed, a few are got",
     Permission("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many are listed, a few are got",

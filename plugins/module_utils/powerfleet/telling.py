@@ -57,7 +57,7 @@ def tell_limits(reporter: Reporter, fleet: PowerFleet, status: Object) -> None:
         reporter.tell(fleet.as_object, "PowerLimitKept", shortened(notes), is_bad=False)
     evicted = [one for one in found if one["evicted"]]
     if evicted:
-        notes = [f"{_title(one)}: {one['evicted']} pods are evicted" for one in evicted]
+        notes = [f"{_title(one)} (pods evicted: {one['evicted']})" for one in evicted]
         reporter.tell(fleet.as_object, "PodsEvictedForPowerLimit", shortened(notes))
 
 

@@ -24,7 +24,7 @@ def thing(name: str, value: t.Any = 1, **metadata: t.Any) -> Json:
     return {"metadata": {"name": name, "namespace": "n", **metadata}, "value": value}
 
 
-class Told:
+class ReceivedEvents:
     """A running collection whose view is the value of a thing, and its notifications."""
 
     def __init__(self, api: WatchApi, query: t.Mapping[str, str] | None = None) -> None:
@@ -70,7 +70,7 @@ def api() -> t.Iterator[WatchApi]:
 
 def test_what_is_there_is_told_once_and_then_every_change(api: WatchApi) -> None:
     api.serve(PATH, thing("a"))
-    told = Told(api, {"fieldSelector": "x=y"})
+    told = ReceivedEvents(api, {"fieldSelector": "x=y"})
     api.wait_for_watch(PATH)
     api.send(PATH, "ADDED", thing("b", 2))
     api.send(PATH, "MODIFIED", thing("b", 3))
@@ -84,7 +84,7 @@ def test_what_is_there_is_told_once_and_then_every_change(api: WatchApi) -> None
 
 def test_a_change_that_the_view_does_not_show_is_not_told(api: WatchApi) -> None:
     api.serve(PATH, thing("a"))
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     api.send(PATH, "MODIFIED", thing("a", 1, annotations={"other": "thing"}))
     api.send(PATH, "MODIFIED", thing("a", 2))
@@ -95,7 +95,7 @@ def test_a_change_that_the_view_does_not_show_is_not_told(api: WatchApi) -> None
 @pytest.mark.parametrize("how", ["end", "cut"])
 def test_a_watch_that_ends_goes_on_where_it_was(api: WatchApi, how: str) -> None:
     api.serve(PATH, thing("a"))
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     api.send(PATH, "ADDED", thing("b"))
     told.wait(2)
@@ -110,7 +110,7 @@ def test_a_watch_that_ends_goes_on_where_it_was(api: WatchApi, how: str) -> None
 
 def test_a_bookmark_moves_the_version_and_is_no_change(api: WatchApi) -> None:
     api.serve(PATH)
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     api.send_bytes(PATH, b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"77"}}}\n')
     api.end(PATH)
@@ -122,7 +122,7 @@ def test_a_bookmark_moves_the_version_and_is_no_change(api: WatchApi) -> None:
 
 def test_after_410_only_what_differs_is_told(api: WatchApi) -> None:
     served = api.serve(PATH, thing("stays"), thing("changes"), thing("goes"))
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     served.items = [thing("stays"), thing("changes", 2), thing("comes")]
     served.version = 90
@@ -142,7 +142,7 @@ def test_after_410_only_what_differs_is_told(api: WatchApi) -> None:
 
 def test_a_watch_that_is_refused_with_410_lists_again(api: WatchApi) -> None:
     api.serve(PATH, thing("a")).refused_watches = [410, 410]
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     assert told.lists() == 3
     assert told.wait(1) == [("a", None, 1)]
@@ -151,7 +151,7 @@ def test_a_watch_that_is_refused_with_410_lists_again(api: WatchApi) -> None:
 
 def test_an_event_in_pieces_is_one_event(api: WatchApi) -> None:
     api.serve(PATH)
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     for byte in b'{"type":"ADDED","object":{"metadata":{"name":"\xc3\xa4"},"value":5}}\n':
         api.send_bytes(PATH, bytes([byte]))
@@ -171,7 +171,7 @@ def test_an_event_in_pieces_is_one_event(api: WatchApi) -> None:
 )
 def test_a_watch_that_breaks_is_said_and_taken_up_again(api: WatchApi, line: bytes) -> None:
     api.serve(PATH)
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     api.send_bytes(PATH, line)
     api.wait_for_watch(PATH, opened=2)
@@ -196,7 +196,7 @@ def test_a_watch_that_breaks_is_said_and_taken_up_again(api: WatchApi, line: byt
 )
 def test_an_object_that_cannot_be_read_does_not_stop_the_others(api: WatchApi, item: bytes) -> None:
     api.serve(PATH)
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     api.send_bytes(PATH, b'{"type":"MODIFIED","object":' + item + b"}\n")
     api.send_bytes(PATH, b'{"type":["?"],"object":' + item + b"}\n")
@@ -209,7 +209,7 @@ def test_an_object_that_cannot_be_read_does_not_stop_the_others(api: WatchApi, i
 def test_an_event_without_end_is_not_kept(api: WatchApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_OBJECT", 1000)
     api.serve(PATH)
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     api.send_bytes(PATH, b'{"type":"ADDED",' + b" " * 2000)
     api.wait_for_watch(PATH, opened=2)
@@ -219,7 +219,7 @@ def test_an_event_without_end_is_not_kept(api: WatchApi, monkeypatch: pytest.Mon
 
 def test_watches_that_end_at_once_are_not_repeated_without_a_pause(api: WatchApi) -> None:
     api.serve(PATH)
-    told = Told(api)
+    told = ReceivedEvents(api)
     for opened in range(1, 6):
         api.wait_for_watch(PATH, opened)
         api.end(PATH)
@@ -235,7 +235,7 @@ def test_a_kind_that_may_not_be_read_is_asked_for_seldom(
     monkeypatch.setattr(watch, "_REFUSED_PAUSE_SECONDS", 0.05)
     served = api.serve(PATH)
     served.status = status
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait(lambda: told.lists() >= 3, "three lists")
     assert len(told.said) == 1
     served.status = 200
@@ -271,7 +271,7 @@ def test_an_object_beyond_the_limits_does_not_count_and_the_watch_goes_on(
     api: WatchApi, spec: bytes, problem: str
 ) -> None:
     api.serve(PATH, thing("bad"))
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait_for_watch(PATH)
     identity = b'{"kind":"Thing","metadata":{"name":"bad","namespace":"n","resourceVersion":"50"}'
     api.send_bytes(PATH, b'{"type":"MODIFIED","object":' + identity + b',"s":' + spec + b"}}\n")
@@ -285,7 +285,7 @@ def test_an_object_beyond_the_limits_does_not_count_and_the_watch_goes_on(
 def test_a_refusal_right_after_a_restart_is_not_told_and_soon_repeated(api: WatchApi) -> None:
     served = api.serve(PATH)
     served.status, served.message = 403, 'User "x" cannot list resource "things" in API group ""'
-    told = Told(api)
+    told = ReceivedEvents(api)
     api.wait(lambda: told.lists() >= 3, "three lists")
     served.status = 200
     api.wait_for_watch(PATH)

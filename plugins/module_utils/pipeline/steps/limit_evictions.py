@@ -55,7 +55,7 @@ _EVENT = Event("Warning", "EvictedForPowerLimit", "Evicting", "wattwise-limits")
 
 
 @dataclass(frozen=True)
-class Told:
+class EvictionOutcome:
     """The evictions as the document has them, a sentence about them, and the failed ones."""
 
     evictions: t.Sequence[Result] = ()
@@ -64,7 +64,7 @@ class Told:
     changed: bool = False
 
 
-NO_EVICTIONS = Told()
+NO_EVICTIONS = EvictionOutcome()
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Evicting:
 
     def evict(
         self, limits: t.Sequence[Limit], changes: CapChanges, plan: CapPlan, record: LimitsRecord
-    ) -> Told:
+    ) -> EvictionOutcome:
         """Evict the pods that the limits need to leave. Raises ApiError for the record."""
         nodes = self._nodes(limits, changes, plan)
         settled = [one for one in limits if not self._unsettled(one.nodes)]
@@ -179,7 +179,7 @@ class Evicting:
         kinds = {one.pod.node: settled[one.limit].kind for one in planned.evictions}
         carries_out = departures and not self._is_dry
         fates = self._carry_out(departures, kinds, record) if carries_out else None
-        return self._told(settled, planned, fates, len(settled) < len(limits))
+        return self._outcome(settled, planned, fates, len(settled) < len(limits))
 
     def _nodes(
         self, limits: t.Sequence[Limit], changes: CapChanges, plan: CapPlan
@@ -257,13 +257,13 @@ class Evicting:
         self._entries.update(entries)
         record.write(entries)
 
-    def _told(
+    def _outcome(
         self,
         limits: t.Sequence[Limit],
         planned: EvictionPlan,
         fates: t.Sequence[tuple[Fate, str]] | None,
         is_waiting: bool,
-    ) -> Told:
+    ) -> EvictionOutcome:
         given = [("planned", "")] * len(planned.evictions) if fates is None else fates
         evictions = [
             {
@@ -279,7 +279,7 @@ class Evicting:
             for one, (outcome, reason) in zip(planned.evictions, given)
         ]
         failed = [one for one in evictions if one["reason"]]
-        return Told(
+        return EvictionOutcome(
             evictions,
             self._sentence(evictions, planned, is_waiting),
             [_error(one) for one in failed],

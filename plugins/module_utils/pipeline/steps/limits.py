@@ -23,7 +23,7 @@ from ..limits_record import Entries, LimitsRecord, NodeEntry, TakenOver
 from ..run import Run
 from .capping import CapChanges, Capping
 from .cluster import Cluster
-from .limit_evictions import NO_EVICTIONS, Evicting, Told
+from .limit_evictions import NO_EVICTIONS, Evicting, EvictionOutcome
 
 _NOTHING: Result = {"changed": False, "diff": []}
 
@@ -126,7 +126,11 @@ def _change(
 
 
 def _tell(
-    run: Run, capping: Capping, changes: CapChanges, domains: t.Sequence[Result], told: Told
+    run: Run,
+    capping: Capping,
+    changes: CapChanges,
+    domains: t.Sequence[Result],
+    told: EvictionOutcome,
 ) -> None:
     """The result and the document of the step."""
     body = {
@@ -174,7 +178,7 @@ def _warn_of_stuck(capping: Capping, mode: str) -> None:
 
 
 def _domains(
-    limits: t.Sequence[Limit], plan: CapPlan, capping: Capping, told: Told
+    limits: t.Sequence[Limit], plan: CapPlan, capping: Capping, told: EvictionOutcome
 ) -> list[Result]:
     """Each limit with its state; nodes only above theirs."""
     found: list[Result] = []
@@ -210,7 +214,7 @@ def _warn_of_unread(unread: t.Mapping[str, t.Sequence[str]], context: Context) -
         )
 
 
-def _warn(above: t.Sequence[Result], mode: str, told: Told, context: Context) -> None:
+def _warn(above: t.Sequence[Result], mode: str, told: EvictionOutcome, context: Context) -> None:
     for one in above:
         subject = f"{one['kind']} {one['name']}".strip()
         on = "caps would be set" if context.check_mode else "caps are set"

@@ -148,7 +148,7 @@ def test_a_rack_is_told_when_it_comes_above_its_limit_and_when_it_is_below_it_ag
     }
     assert limits_told(above, above) == limits_told(within, within) == {}
     assert limits_told(above, domain("above", evicted=3)) == {
-        "PodsEvictedForPowerLimit": ("Warning", "rack r1: 3 pods are evicted")
+        "PodsEvictedForPowerLimit": ("Warning", "rack r1 (pods evicted: 3)")
     }
 
 
