@@ -54,7 +54,7 @@ def evict_pods(
 ) -> Departures:
     """Evict the pods, while no other run binds or moves pods.
 
-    ``options`` are those of ``eviction.SPEC``. Each evicted pod gets the Event with its note. Raises
+    ``options`` follow ``eviction.SPEC``. Each evicted pod gets the Event with its note. Raises
     ApiError, LeaseHeld and LeaseLost if nothing was begun.
     """
     once = kube.unrepeating()

@@ -149,7 +149,7 @@ def host_of(entry: t.Any) -> Host:
 def members(
     found: Facts, given: Object, place: str, parsers: Parsers, names: Names = _NO_TEXTS
 ) -> dict[str, t.Any]:
-    """The facts in a mapping; ``names`` are those of its source where they differ from ours."""
+    """The facts in a mapping; ``names`` has the source's names that differ from ours."""
     keys = {fact: names.get(fact, fact) for fact in parsers}
     return {
         fact: found.read(given.get(keys[fact]), f"{place}{keys[fact]}", parse)

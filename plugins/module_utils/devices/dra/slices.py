@@ -147,7 +147,7 @@ def _unfed(slices: t.Sequence[Slice]) -> t.Iterator[Defect | None]:
 
 
 def _inconsistent(slices: t.Sequence[Slice]) -> Defect | None:
-    """What is wrong with slices that reach one node together."""
+    """The problems of slices that reach one node together."""
     names: set[str] = set()
     for one in slices:
         found = one.attempt(_check_names, slices[0], names)

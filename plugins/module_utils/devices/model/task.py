@@ -228,7 +228,7 @@ class TaskReader:
         read_pod: t.Callable[[ApiObject], PodDemand],
         alone: t.Callable[[], t.Iterable[Unit]],
     ) -> tuple[Unit, ...]:
-        """The units of the pods; without any those of claims ``alone``."""
+        """The units of the pods; if there are no pods, the units of the claims ``alone``."""
         if not self.of("Pod") and not self._options.only_for_pods:
             units = tuple(alone())
             self._pods = ((),) * len(units)

@@ -286,7 +286,7 @@ class Capacity:
     def holds(self, instance: Instance, units: t.Iterable[Unit]) -> bool | None:
         """Whether these units have devices together; None if unknown.
 
-        Their claims are those of ``instance``, which has the same devices.
+        ``instance`` has the claims of these units, and the same devices as the counted one.
         """
         numbers = [0] * len(self._groups)
         for unit in units:

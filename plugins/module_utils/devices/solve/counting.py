@@ -197,7 +197,7 @@ def _counters_of(instance: Instance, device: int) -> Amounts:
 
 
 def _supply(instance: Instance, usage: Usage, positions: t.Iterable[int]) -> Amounts:
-    """What is left of these counters, by counter set and name."""
+    """The rest of these counters, by counter set and name."""
     there: Amounts = {}
     for position in positions:
         counter = instance.counters[position]
