@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from lab import pki
 from lab.process import Service
@@ -16,6 +17,7 @@ from lab.serving import answers, simulator_process
 from lab.state import LabSettings, LabState
 
 PORTS = ("bmc", "bmc_admin")
+READY_SECONDS_A_BMC = 0.05
 
 
 def services(state: LabState, settings: LabSettings) -> list[Service]:
@@ -23,7 +25,9 @@ def services(state: LabState, settings: LabSettings) -> list[Service]:
     admin_port = settings.ports["bmc_admin"]
     for other in ("bmc", "predictor"):  # asked for now, so that the process finds them
         settings.ports[other]
-    return [simulator_process("bmc", state, lambda: answers(admin_port, "/faults"))]
+    process = simulator_process("bmc", state, lambda: answers(admin_port, "/faults"))
+    timeout = process.ready_timeout + READY_SECONDS_A_BMC * settings.nodes
+    return [replace(process, ready_timeout=timeout)]
 
 
 @contextlib.asynccontextmanager
