@@ -24,8 +24,14 @@ from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
 from ..kube.resource.conditions import Failure
 from ..kube.resource.run import Report, ResourceKind, Run, Work
 from ..kube.source import NOTHING, Parts, Source, read_source
-from .nodeconfig import API_VERSIONS, GROUPS, TLS_FINGERPRINT_ANNOTATION
-from .sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS, trim_node_config
+from .nodeconfig import (
+    API_VERSIONS,
+    GROUPS,
+    NODE_CONFIG_TEMPLATES,
+    NODE_CONFIGS,
+    TLS_FINGERPRINT_ANNOTATION,
+    trim_node_config,
+)
 from .template_source import APPLY_SET
 from .templates import render
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
-from ..base.boundary import Finding, guarded, read_each, shown_text, subject_of, warn_of
+from ..base.boundary import Finding, guarded, read_each, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.fields import strict
 from ..base.fields.lenient import member, objects
 from ..base.fields.strict import is_subdomain
 from ..base.json_types import Object
-from ..kube.resource.conditions import status_manifest
+from ..kube.resource.conditions import condition, status_manifest
 from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
@@ -38,9 +38,6 @@ from .nodeconfig import (
 from .template_source import Manifest, TemplateNode, TemplateSource
 
 Key = tuple[int, str, str]
-
-# metav1.Condition allows 32768 characters; this is about a screen.
-MAX_MESSAGE_LENGTH = 1024
 
 SPEC = ArgumentSpec(
     {
@@ -264,13 +261,13 @@ class Outcome:
     def _condition(self) -> Manifest:
         if not self.failures:
             message = f"NodeConfigs rendered: {len(self.nodes)}"
-            return _condition("Rendered", True, "Rendered", message)
+            return condition("Rendered", "True", "Rendered", message)
         node, problem = self.failures[0]
         failed = {node.name for node, _problem in self.failures if node}
         message = (
             f"for {node.name} ({len(failed)} of {len(self.nodes)} nodes)" if node else "for all"
         )
-        return _condition("Rendered", False, "NotRendered", f"Not rendered {message}: {problem}")
+        return condition("Rendered", "False", "NotRendered", f"Not rendered {message}: {problem}")
 
 
 class Claim(t.NamedTuple):
@@ -296,14 +293,11 @@ class Rendering:
         for outcome in self.outcomes:
             source = outcome.source
             outcome.failures += [(None, problem) for problem in source.problems]
-            if source.problems:
-                self._keep_all(source)
-                continue
-            for node in outcome.nodes:
+            for node in () if source.problems else outcome.nodes:
                 claims.setdefault(source.key(node), []).append(Claim(outcome, node))
         for key, rivals in claims.items():
             self._settle(key, rivals)
-        self._keep_unreadable()
+        self._keep_unrendered()
 
     def _settle(self, key: Key, rivals: list[Claim]) -> None:
         """Render the NodeConfig of one claim to its name; the other claims fail."""
@@ -331,22 +325,19 @@ class Rendering:
         claim.outcome.failures += [(node, problem) for problem in problems]
         self._keep(key, source, problems[0])
 
-    def _keep_all(self, source: TemplateSource) -> None:
+    def _keep_unrendered(self) -> None:
+        """Keep the NodeConfigs of unusable templates, and of existing but unreadable nodes."""
         for key, stored in self.stored.items():
-            if key[0] == group_rank(source.template) and source.owns(stored):
-                self._keep(key, source, source.problems[0])
-
-    def _keep_unreadable(self) -> None:
-        """Keep the NodeConfigs of existing but unreadable nodes."""
-        for outcome in self.outcomes:
-            for key, stored in self.stored.items():
+            for source in (outcome.source for outcome in self.outcomes):
+                is_own = key[0] == group_rank(source.template) and source.owns(stored)
+                if key in self.made or not is_own:
+                    continue
                 node = node_name(stored)
-                is_made = outcome.source.owns(stored) and key[0] == group_rank(
-                    outcome.source.template
-                )
-                if is_made and node in self.unreadable and key not in self.made:
+                if source.problems:
+                    self._keep(key, source, source.problems[0])
+                elif node in self.unreadable:
                     problem = Problem("spec.nodeName", f"the Node {node} cannot be read")
-                    self._keep(key, outcome.source, problem)
+                    self._keep(key, source, problem)
 
     def _keep(self, key: Key, source: TemplateSource, problem: Problem) -> None:
         """Keep an existing NodeConfig unchanged, so that it is not pruned."""
@@ -394,9 +385,9 @@ class Rendering:
     def _rendered(self, key: Key) -> Manifest:
         problem = self._kept.get(key)
         if problem is None:
-            return _condition("Rendered", True, "Rendered", "All fields of the template rendered")
+            return condition("Rendered", "True", "Rendered", "All fields of the template rendered")
         message = f"The template does not render, so the last good spec stays: {problem}"
-        return _condition("Rendered", False, "NotRendered", message)
+        return condition("Rendered", "False", "NotRendered", message)
 
 
 def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
@@ -413,17 +404,11 @@ def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
     )
 
 
-def _condition(kind: str, status: bool, reason: str, message: str) -> Manifest:
-    """A condition; kube_apply adds its lastTransitionTime."""
-    shortened = shown_text(message, MAX_MESSAGE_LENGTH)
-    return {"type": kind, "status": str(status), "reason": reason, "message": shortened}
-
-
 def _shadowed(node_config: Object, shadow: Shadow | None) -> Manifest:
     if shadow is not None:
-        return _condition("Shadowed", True, shadow.reason, shadow.message)
+        return condition("Shadowed", "True", shadow.reason, shadow.message)
     message = f"This configures the node {node_name(node_config)}"
-    return _condition("Shadowed", False, "Effective", message)
+    return condition("Shadowed", "False", "Effective", message)
 
 
 def _was_shadowed(node_config: Object) -> bool:
