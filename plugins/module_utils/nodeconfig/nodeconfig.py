@@ -11,7 +11,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.boundary import Finding, InvalidField, read_noting, shown, subject_of
 from ..base.errors import InvalidInput, TargetFailure
 from ..base.fields import strict
 from ..base.fields.lenient import member, objects
@@ -187,39 +187,20 @@ def effective(node_configs: t.Sequence[t.Any]) -> Effective:
 def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
     """The NodeConfig without unreadable parts of its status; None if the rest is unreadable."""
     subject = subject_of(given, "NodeConfig", place)
-    read = guarded(subject, lambda: readable(given))
-    if isinstance(read, Finding):
-        findings.append(read)
-        return None
-    if not read.get("status"):
+    read = read_noting(subject, lambda: readable(given), findings)
+    if read is None or not read.get("status"):
         return read
-    status = guarded(subject, lambda: strict.mapping(read["status"], "status"))
-    if isinstance(status, Finding):
-        findings.append(status)
-        status = {}
-    parts = {}
-    for part in ("conditions", "readings", "sensors", "authentication"):
-        value = guarded(subject, functools.partial(_readable_status, status, part))
-        if isinstance(value, Finding):
-            findings.append(value)
-        elif value:
-            parts[part] = value
-    readings = _readable_readings(subject, parts.pop("readings", {}), findings)
-    return {**read, "status": {**parts, **({"readings": readings} if readings else {})}}
-
-
-def _readable_readings(
-    subject: Subject, readings: Object, findings: list[Finding]
-) -> dict[str, Object]:
-    """The readable readings; an unreadable one does not affect the others."""
-    found: dict[str, Object] = {}
-    for name, given in readings.items():
-        reading = guarded(subject, functools.partial(_readable_reading, name, given))
-        if isinstance(reading, Finding):
-            findings.append(reading)
-        else:
-            found[name] = reading
-    return found
+    status = read_noting(subject, lambda: strict.mapping(read["status"], "status"), findings) or {}
+    parts = {
+        part: read_noting(subject, functools.partial(_readable_status, status, part), findings)
+        for part in ("conditions", "readings", "sensors", "authentication")
+    }
+    readings = {
+        name: read_noting(subject, functools.partial(_readable_reading, name, reading), findings)
+        for name, reading in (parts["readings"] or {}).items()
+    }
+    parts["readings"] = {name: reading for name, reading in readings.items() if reading is not None}
+    return {**read, "status": {part: value for part, value in parts.items() if value}}
 
 
 def _readable_reading(name: str, given: t.Any) -> Object:
