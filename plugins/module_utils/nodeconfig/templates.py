@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
-from ..base.boundary import Finding, guarded, read_each, subject_of, warn_of
+from ..base.boundary import Finding, guarded, read_each, read_noting, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.fields import strict
@@ -52,27 +52,67 @@ SPEC = ArgumentSpec(
 )
 
 
-def render(
-    parameters: Parameters, context: Context = Context(), snapshot: Object | None = None
-) -> Result:
+def render(parameters: Parameters, context: Context = Context()) -> Result:
     """Render every template for its selected nodes.
-
-    ``snapshot`` is an already loaded snapshot of the caller; the manifests are then returned even
-    if they are also written to ``path``.
 
     Returns ``node_configs`` and ``statuses`` (manifests, or in the document at ``path``),
     ``errors`` (template, node, field and detail), ``warnings`` and ``counts``. Raises InvalidInput
     for invalid input.
     """
     options = SPEC.complete(parameters)
-    is_given = snapshot is not None
-    if snapshot is None:
-        path = options["snapshot"]
-        snapshot = documents.load(path, "snapshot") if path else {}
+    path, pins = options["path"], options["tls_fingerprints"]
+    snapshot = documents.load(options["snapshot"], "snapshot") if options["snapshot"] else {}
+    templates, nodes = options["templates"] or [], options["nodes"]
+    rendered = render_templates(snapshot, templates, pins, context, nodes)
+    result = {"changed": False, **rendered.as_result()}
+    if not path:
+        return {**result, **rendered.as_document()}
+    digest = documents.write(path, "node_configs", rendered.as_document())
+    return {**result, "path": path, "sha256": digest}
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Manifests of NodeConfigs and of statuses, and the outcome of each template."""
+
+    node_configs: list[Manifest]
+    statuses: list[Manifest]
+    outcomes: t.Sequence[Outcome]
+    findings: t.Sequence[Finding]
+
+    def as_document(self) -> Result:
+        return {"node_configs": self.node_configs, "statuses": self.statuses}
+
+    def as_result(self) -> Result:
+        """The parts of results about templates."""
+        errors = [error for outcome in self.outcomes for error in outcome.errors()]
+        return {
+            "errors": errors,
+            "warnings": [text for outcome in self.outcomes for text in outcome.warnings()],
+            "counts": {
+                "templates": len(self.outcomes),
+                "errors": len(errors),
+                **{name: len(objects) for name, objects in self.as_document().items()},
+            },
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def render_templates(
+    snapshot: Object,
+    given: t.Sequence[Object],
+    tls_fingerprints: t.Mapping[str, t.Any],
+    context: Context,
+    given_nodes: t.Sequence[Object] | None = None,
+) -> Rendered:
+    """Render the templates of a snapshot and the given ones, for its nodes or the given ones.
+
+    ``tls_fingerprints`` are pins by node. Raises InvalidInput for invalid given objects.
+    """
     findings: list[Finding] = []
     templates = _readable(snapshot, "node_config_templates", "NodeConfigTemplate", findings)
-    sources = _sources(_with_stored(options["templates"] or [], templates))
-    nodes, unreadable = _nodes(options["nodes"], snapshot.get("nodes") or [], findings)
+    sources = _sources(_with_stored(given, templates))
+    nodes, unreadable = _nodes(given_nodes, snapshot.get("nodes") or [], findings)
     rendering = Rendering(
         outcomes=[
             Outcome(source, [node for node in nodes if source.selects(node)]) for source in sources
@@ -84,14 +124,10 @@ def render(
     statuses, status_findings = rendering.statuses()
     findings = list(dict.fromkeys([*findings, *status_findings]))
     warn_of(findings, context)
-    result = _result(rendering, statuses, options["tls_fingerprints"])
-    manifests = {name: result[name] for name in ("node_configs", "statuses")}
-    if options["path"]:
-        digest = documents.write(options["path"], "node_configs", manifests)
-        result.update(path=options["path"], sha256=digest)
-        if not is_given:
-            result = {name: value for name, value in result.items() if name not in manifests}
-    return {**result, "findings": [finding.as_dict() for finding in findings]}
+    # Ordered by name, so that the first by name of several new ones for a node is the oldest.
+    made = [rendering.made[key] for key in sorted(rendering.made)]
+    made = [_pinned(config, tls_fingerprints.get(node_name(config))) for config in made]
+    return Rendered(made, statuses, rendering.outcomes, findings)
 
 
 def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -> dict[Key, Object]:
@@ -102,31 +138,6 @@ def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -
 
 def _key_of_readable(obj: t.Any) -> Key:
     return _key(strict.with_readable_metadata(obj))
-
-
-def _result(
-    rendering: Rendering,
-    statuses: list[Manifest],
-    tls_fingerprints: t.Mapping[str, t.Any],
-) -> Result:
-    # Ordered by name, so that the first by name of several new ones for a node is the oldest.
-    made = [
-        _pinned(rendering.made[key], tls_fingerprints.get(node_name(rendering.made[key])))
-        for key in sorted(rendering.made)
-    ]
-    manifests = {"node_configs": made, "statuses": statuses}
-    errors = [error for outcome in rendering.outcomes for error in outcome.errors()]
-    return {
-        "changed": False,
-        "errors": errors,
-        "warnings": [text for outcome in rendering.outcomes for text in outcome.warnings()],
-        "counts": {
-            "templates": len(rendering.outcomes),
-            "errors": len(errors),
-            **{name: len(objects) for name, objects in manifests.items()},
-        },
-        **manifests,
-    }
 
 
 def _pinned(manifest: Manifest, fingerprints: str | t.Sequence[str] | None) -> Manifest:
@@ -191,12 +202,10 @@ def _nodes(
             _require_name(node, f"nodes[{index}]")
             if node["metadata"]["name"] in by_name:
                 raise InvalidInput(f"nodes: {node['metadata']['name']} is given twice; remove one")
-        read = guarded(
-            subject_of(node, "Node", f"nodes[{index}]"), functools.partial(TemplateNode.of, node)
-        )
-        if isinstance(read, Finding):
-            findings.append(read)
-            unreadable.add(read.subject.name)
+        subject = subject_of(node, "Node", f"nodes[{index}]")
+        read = read_noting(subject, functools.partial(TemplateNode.of, node), findings)
+        if read is None:
+            unreadable.add(subject.name)
         else:
             by_name[read.name] = read
     return [by_name[name] for name in sorted(by_name)], frozenset(unreadable)
