@@ -105,10 +105,9 @@ def divide(
 ) -> tuple[list[Query], dict[str, PowerCurve]]:
     """The queries to send, and the valid curves of the last run for the others."""
     before = {name: curve.predicted or curve for name, curve in last.items()}
-    due = [
-        query
+    kept = {
+        query.name: before[query.name]
         for query in queries
-        if not query.is_answered_by(before.get(query.name), now, keep_seconds)
-    ]
-    answered = {query.name for query in queries} - {query.name for query in due}
-    return due, {name: before[name] for name in before if name in answered}
+        if query.is_answered_by(before.get(query.name), now, keep_seconds)
+    }
+    return [query for query in queries if query.name not in kept], kept

@@ -60,6 +60,14 @@ def _text(part: bytes) -> str:
         raise Refusal("would cut a character in two: positions count bytes") from error
 
 
+def _trim_prefix(prefix: str, text: str) -> str:
+    return text[len(prefix) :] if text.startswith(prefix) else text
+
+
+def _trim_suffix(suffix: str, text: str) -> str:
+    return text[: -len(suffix)] if suffix and text.endswith(suffix) else text
+
+
 def _lower(text: str) -> str:
     return "".join(character.lower()[0] for character in text)
 
@@ -216,8 +224,8 @@ FUNCTIONS: t.Mapping[str, Function] = {
     # sprig: text
     "trim": Function(lambda text: text.strip(_GO_SPACE), "text"),
     "trimAll": Function(lambda cutset, text: text.strip(cutset) if cutset else text, "text text"),
-    "trimPrefix": Function(lambda prefix, text: text.removeprefix(prefix), "text text"),
-    "trimSuffix": Function(lambda suffix, text: text.removesuffix(suffix), "text text"),
+    "trimPrefix": Function(_trim_prefix, "text text"),
+    "trimSuffix": Function(_trim_suffix, "text text"),
     "lower": Function(_lower, "text"),
     "upper": Function(_upper, "text"),
     "replace": Function(_replace, "text text text"),
