@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardwa
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import (
     read as read_hardware,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bare_metal import (
     redfish_endpoint,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import PollTarget

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
@@ -13,7 +14,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction, sources
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import Query
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import NodeQuery
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.models import models_of
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import readings_of
@@ -29,12 +29,10 @@ def predict_queries(
     """``predictions``, ``errors`` and ``requests`` of literal queries, each with its login."""
     complete = prediction.SPEC.complete(options)
     of_nodes = [
-        NodeQuery(
-            Query(
-                **{name: value for name, value in query.items() if name not in _LOGIN},
-                cpu_usage_format=complete["cpu_usage_format"],
-            ),
-            CredentialReference(*(query.get(name) for name in _LOGIN)),
+        Query(
+            **{name: value for name, value in query.items() if name not in _LOGIN},
+            cpu_usage_format=complete["cpu_usage_format"],
+            named=CredentialReference(*(query.get(name) for name in _LOGIN)),
         )
         for query in queries
     ]
@@ -50,11 +48,13 @@ def predict_nodes(snapshot: Json, readings: Json, models: t.Any = (), **options:
     return {**_predicted(queries, complete, Context()), "without_predictor": without}
 
 
-def _predicted(queries: list[NodeQuery], complete: Json, context: Context) -> Json:
+def _predicted(queries: list[Query], complete: Json, context: Context) -> Json:
     host = complete["host"] or "http://127.0.0.1:9"
     kube = Kube.connect({**complete, "host": host, "api_key": "token"})
     found = prediction.predict(queries, complete, context, kube)
-    curves = {name: curve.as_document() for name, curve in found.curves.items()}
+    curves = {
+        name: replace(curve, inputs=None).as_document() for name, curve in found.curves.items()
+    }
     return {
         "predictions": [{"name": name, **curve} for name, curve in curves.items()],
         "errors": [error.as_dict() for error in found.errors],

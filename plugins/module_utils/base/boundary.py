@@ -102,6 +102,17 @@ def guarded(subject: Subject | t.Callable[[], Subject], read: t.Callable[[], T])
     return Finding(subject if isinstance(subject, Subject) else subject(), field, problem)
 
 
+def read_noting(
+    subject: Subject | t.Callable[[], Subject], read: t.Callable[[], T], findings: list[Finding]
+) -> T | None:
+    """The content, or None with one more finding."""
+    found = guarded(subject, read)
+    if isinstance(found, Finding):
+        findings.append(found)
+        return None
+    return found
+
+
 def read_each(
     objects: t.Iterable[t.Any],
     kind: str,

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.errors import InvalidInput, TargetFailure
-from ..base.fields.lenient import whole
+from ..base.fields.lenient import member, whole
 from ..base.json_types import MutableObject, Object
 from ..base.units import format_time, parse_time
 
@@ -34,27 +34,24 @@ class Attempts:
     @classmethod
     def from_status(cls, status: t.Any) -> Attempts:
         """From ``status.authentication`` of a NodeConfig; no refusals if it is unreadable."""
-        given = status if isinstance(status, dict) else {}
-        return cls._read(
-            given.get("failures"), given.get("lastAttempt"), given.get("secretResourceVersion")
-        )
+        return cls._read(status, "lastAttempt", "secretResourceVersion")
 
     @classmethod
     def from_result(cls, entry: Object) -> Attempts:
         """From the form of ``as_result``."""
-        return cls._read(
-            entry.get("failures"), entry.get("last_attempt"), entry.get("secret_resource_version")
-        )
+        return cls._read(entry, "last_attempt", "secret_resource_version")
 
     @classmethod
-    def _read(cls, failures: t.Any, last_attempt: t.Any, version: t.Any) -> Attempts:
-        count = whole(failures)
+    def _read(cls, given: t.Any, last_attempt: str, version: str) -> Attempts:
+        count, found = whole(member(given, "failures")), member(given, version)
         if count is None or count < 1:
             return cls()
+        is_usable = isinstance(found, str) and len(found) <= _MAX_VERSION_LENGTH
         try:
-            return cls(min(count, _MAX_FAILURES), parse_time(last_attempt), _version(version))
+            moment = parse_time(member(given, last_attempt))
         except InvalidInput:
             return cls()
+        return cls(min(count, _MAX_FAILURES), moment, found if is_usable else "")
 
     def as_result(self, name: str) -> MutableObject:
         """The form for the result of a module and for the status of the NodeConfig."""
@@ -64,10 +61,6 @@ class Attempts:
             "last_attempt": format_time(self.last_attempt) if self.last_attempt else None,
             "secret_resource_version": self.secret_resource_version,
         }
-
-
-def _version(given: t.Any) -> str:
-    return given if isinstance(given, str) and len(given) <= _MAX_VERSION_LENGTH else ""
 
 
 def not_before(attempts: Attempts, version: str) -> datetime.datetime | None:

@@ -19,7 +19,7 @@ from .budget import Budget
 from .client import Answer, Client
 from .exchange import Received
 from .targets import BearerToken, Credential, FleetOptions, Pace, Target
-from .tls import Trust, client_context
+from .tls import Trust, accept_pins, client_context
 from .urls import Address, Origin, parse_endpoint, redacted
 
 __all__ = [
@@ -152,6 +152,7 @@ class _Round(t.Generic[T]):
 
     async def _attend(self, turn: t.Sequence[_Stop]) -> None:
         server = turn[0].server
+        accept_pins(server.trust)
         silence: TargetError | None = None
         try:
             async with server.slots, self.all_slots:
@@ -229,12 +230,13 @@ class _Round(t.Generic[T]):
         return _connection_trace()
 
     def _context(self, trust: Trust) -> ssl.SSLContext:
-        if trust not in self.contexts:
+        shared = trust.of_context
+        if shared not in self.contexts:
             try:
-                self.contexts[trust] = client_context(trust)
+                self.contexts[shared] = client_context(shared)
             except InvalidInput as error:
                 raise TargetFailure("tls", str(error)) from error
-        return self.contexts[trust]
+        return self.contexts[shared]
 
 
 def _require_private_way(target: Target) -> None:

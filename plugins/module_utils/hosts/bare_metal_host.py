@@ -17,7 +17,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..base import strict_json
-from ..base.boundary import Finding, InvalidField, Subject, read_each, shown, subject_of
+from ..base.boundary import Finding, InvalidField, shown
 from ..base.fields import strict
 from ..base.json_types import Object
 from ..base.units import parse_time
@@ -26,8 +26,8 @@ from ..kube.client import Kube
 from ..redfish.hardware import facts, pci
 from ..redfish.hardware.facts import Facts
 from . import redfish_hardware
-from .host import Hardware, Host, NetworkInterface, Processors
-from .host_hardware import BmcHardware, HostsTold, completed, read_told
+from .host import Hardware, Host, NetworkInterface, Processors, read_each_host
+from .host_hardware import HostsOfBmcs, completed, facts_about, hosts_of_bmcs
 from .labels import RACK_LABELS, rack_of, with_labels
 from .redfish_hardware import MEMORY, PROCESSORS, SYSTEM, disks_of, interface_of, members
 
@@ -44,7 +44,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _PORT_NAMES = {"gigabits": "speedGbps", "boots": "pxe"}
 _DISK_NAMES = {"size_bytes": "sizeBytes", "kind": "type"}
 _SYSTEM_NAMES = {"product": "productName", "serial_number": "serialNumber"}
-_NONE_TOLD: HostsTold = MappingProxyType({})
+_NO_BMCS: HostsOfBmcs = MappingProxyType({})
 
 
 class Hosts(t.NamedTuple):
@@ -57,20 +57,15 @@ class Hosts(t.NamedTuple):
 def read_hosts(
     objects: t.Sequence[t.Any],
     rack_labels: t.Sequence[str] = RACK_LABELS,
-    told: HostsTold = _NONE_TOLD,
+    of_bmcs: HostsOfBmcs = _NO_BMCS,
 ) -> Hosts:
     """The BareMetalHosts as hosts. An object without a usable name gives no host.
 
-    ``told`` is the hardware from their BMCs, by namespace and name.
+    ``of_bmcs`` are the hosts as their BMCs see them.
     """
-    hosts: list[Host] = []
     findings: list[Finding] = []
-    read = functools.partial(host_of, rack_labels=rack_labels, told=told)
-    for _obj, host in read_each(objects, KIND, read, findings):
-        hosts.append(host)
-        subject = Subject(KIND, host.name, host.namespace)
-        findings += [Finding(subject, "", sentence) for sentence in host.findings]
-    return Hosts(hosts, findings)
+    read = functools.partial(host_of, rack_labels=rack_labels, of_bmcs=of_bmcs)
+    return Hosts(read_each_host(objects, KIND, read, findings), findings)
 
 
 def read_all_hosts(
@@ -80,13 +75,10 @@ def read_all_hosts(
 
     ``host_hardware`` are objects that complete the BareMetalHosts.
     """
-    told, defects = read_told(host_hardware)
-    hosts, findings = read_hosts(given, told=told)
-    findings = [*defects, *findings]
-    for entry, host in read_each(hardware, "Host", redfish_hardware.host_of, findings, "hardware"):
-        hosts.append(host)
-        subject = subject_of(entry, "Host")
-        findings += [Finding(subject, "", sentence) for sentence in host.findings]
+    of_bmcs, findings = hosts_of_bmcs(host_hardware)
+    hosts, defects = read_hosts(given, of_bmcs=of_bmcs)
+    findings += defects
+    hosts += read_each_host(hardware, "Host", redfish_hardware.host_of, findings, "hardware")
     return hosts, findings
 
 
@@ -107,7 +99,7 @@ def list_objects(
 
 
 def host_of(
-    obj: t.Any, rack_labels: t.Sequence[str] = RACK_LABELS, told: HostsTold = _NONE_TOLD
+    obj: t.Any, rack_labels: t.Sequence[str] = RACK_LABELS, of_bmcs: HostsOfBmcs = _NO_BMCS
 ) -> Host:
     """One BareMetalHost as a host. Raises InvalidField for an object without a usable name."""
     metadata = strict.mapping(strict.mapping(obj, "").get("metadata"), "metadata")
@@ -139,22 +131,19 @@ def host_of(
         consumer=_consumer(spec.get("consumerRef"), found),
         inspected_at=_inspected_at(status, found),
     )
-    host = _with_hardware(host, hardware, told.get((namespace, name)), rack_labels, found)
+    host = _with_hardware(host, hardware, of_bmcs.get((namespace, name)), rack_labels, found)
     return _with_access(host, spec, bmc, found)
 
 
 def _with_hardware(
     host: Host,
     hardware: Hardware,
-    by_bmc: BmcHardware | None,
+    by_bmc: Host | None,
     rack_labels: t.Sequence[str],
     found: Facts,
 ) -> Host:
     """The host with the facts of all sources; facts of another host's BMC are a finding."""
-    other = by_bmc.why_not_about(host.uid, host.bmc_address) if by_bmc is not None else ""
-    if other:
-        found.note(other)
-        by_bmc = None
+    by_bmc = facts_about(host, by_bmc, found)
     if by_bmc is not None:
         hardware = completed(hardware, by_bmc, host.inspected_at)
     rack = rack_of(host.labels, host.annotations, rack_labels, found)

@@ -12,6 +12,8 @@ import datetime
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base.boundary import Finding, read_each, subject_of
+
 HostSource = t.Literal["BareMetalHost", "Redfish"]
 
 
@@ -130,3 +132,19 @@ class Host:
         """Every MAC address by which a user may name this host."""
         ports = (port.mac for port in self.hardware.network_interfaces)
         return frozenset(mac for mac in (self.boot_mac, *ports) if mac)
+
+
+def read_each_host(
+    objects: t.Sequence[t.Any],
+    kind: str,
+    read: t.Callable[[t.Any], Host],
+    findings: list[Finding],
+    place: str = "",
+) -> list[Host]:
+    """The readable objects as hosts; all defects are added to the findings."""
+    hosts = []
+    for obj, host in read_each(objects, kind, read, findings, place):
+        hosts.append(host)
+        subject = subject_of(obj, kind)
+        findings += [Finding(subject, "", sentence) for sentence in host.findings]
+    return hosts

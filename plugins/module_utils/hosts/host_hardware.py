@@ -14,9 +14,9 @@ from __future__ import annotations
 import datetime
 import re
 import typing as t
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
-from ..base.boundary import Finding, read_each, subject_of
+from ..base.boundary import Finding
 from ..base.fields import strict
 from ..base.fields.lenient import member, only, text
 from ..base.json_types import MutableObject
@@ -25,7 +25,7 @@ from ..kube.client import Kube
 from ..kube.resource.spec_options import camel
 from ..redfish.hardware.facts import Facts
 from ..redfish.hardware.walk import CORES_COUNTED
-from .host import Hardware, Host, NetworkInterface
+from .host import Hardware, Host, NetworkInterface, read_each_host
 from .redfish_hardware import host_of
 
 API_VERSION = "bpa.akraino.org/v1alpha1"
@@ -45,32 +45,8 @@ _INSPECTED_FIRST = ("disks", "manufacturer", "product", "serial_number", "archit
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
-@dataclass(frozen=True)
-class BmcHardware:
-    """Hardware from a BMC; ``uid`` and ``bmc_address`` identify BareMetalHost and BMC.
-
-    ``read_at`` is the time of reading, None for an unreadable one.
-    """
-
-    uid: str
-    bmc_address: str
-    hardware: Hardware
-    rack: str | None = None
-    read_at: datetime.datetime | None = None
-
-    def why_not_about(self, uid: str, bmc_address: str | None) -> str:
-        """Why the facts are not of this BareMetalHost with this BMC; "" if they are."""
-        if not uid or self.uid != uid:
-            whose = "BareMetalHost than this one: hostUid is not its uid"
-        elif self.bmc_address != bmc_address:
-            # An address may contain secrets, so it is not printed.
-            whose = "BMC than that in spec.bmc.address"
-        else:
-            return ""
-        return f"{KIND} of the same name does not count, because it is of another {whose}"
-
-
-HostsTold = t.Mapping[tuple[str, str], BmcHardware]
+# Hosts as their BMCs see them, by namespace and name. ``inspected_at`` is the time of reading.
+HostsOfBmcs = t.Mapping[tuple[str, str], Host]
 
 
 def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[MutableObject]:
@@ -87,30 +63,45 @@ def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[MutableOb
     ]
 
 
-def read_told(
+def hosts_of_bmcs(
     objects: t.Sequence[t.Any],
-) -> tuple[dict[tuple[str, str], BmcHardware], list[Finding]]:
+) -> tuple[dict[tuple[str, str], Host], list[Finding]]:
     """The objects by namespace and name. A defective one is a finding and is not used."""
-    found: dict[tuple[str, str], BmcHardware] = {}
     findings: list[Finding] = []
-    for obj, (key, told, sentences) in read_each(objects, KIND, _told, findings):
-        found[key] = told
-        subject = subject_of(obj, KIND)
-        findings += [Finding(subject, "", sentence) for sentence in sentences]
-    return found, findings
+    hosts = read_each_host(objects, KIND, _host_of_object, findings)
+    return {(host.namespace, host.name): host for host in hosts}, findings
 
 
-def _told(obj: t.Any) -> tuple[tuple[str, str], BmcHardware, t.Sequence[str]]:
+def _host_of_object(obj: t.Any) -> Host:
     """Raises InvalidField for an object without a usable name."""
     name, namespace = (text(member(obj, "metadata", key)) for key in ("name", "namespace"))
     spec = strict.mapping(obj.get("spec"), "spec")
     given = strict.mapping(spec.get("hardware"), "spec.hardware")
-    host = host_of({"name": name, "rack": spec.get("rack"), **_snake(given)})
-    uid, bmc_address = text(spec.get("hostUid")), text(spec.get("bmcAddress"), 2048)
-    found = Facts()
+    host, found = host_of({"name": name, "rack": spec.get("rack"), **_snake(given)}), Facts()
     read_at = found.read(spec.get("readTime"), "spec.readTime", parse_time)
-    told = BmcHardware(uid, bmc_address, host.hardware, host.rack, read_at)
-    return (namespace, name), told, (*host.findings, *found.findings)
+    return replace(
+        host,
+        namespace=namespace,
+        uid=text(spec.get("hostUid")),
+        bmc_address=text(spec.get("bmcAddress"), 2048),
+        inspected_at=read_at,
+        findings=(*host.findings, *found.findings),
+    )
+
+
+def facts_about(host: Host, by_bmc: Host | None, found: Facts) -> Host | None:
+    """The host by its BMC; None with a finding for another BareMetalHost or another BMC."""
+    if by_bmc is None:
+        return None
+    if not host.uid or by_bmc.uid != host.uid:
+        whose = "BareMetalHost than this one: hostUid is not its uid"
+    elif by_bmc.bmc_address != host.bmc_address:
+        # An address may contain secrets, so it is not printed.
+        whose = "BMC than that in spec.bmc.address"
+    else:
+        return by_bmc
+    found.note(f"{KIND} of the same name does not count, because it is of another {whose}")
+    return None
 
 
 def spec_of(
@@ -175,13 +166,13 @@ def manifest(host: Host, spec: MutableObject) -> MutableObject:
 
 
 def completed(
-    inspected: Hardware, by_bmc: BmcHardware, inspected_at: datetime.datetime | None
+    inspected: Hardware, by_bmc: Host, inspected_at: datetime.datetime | None
 ) -> Hardware:
     """The inspected hardware with the facts of the BMC; later facts replace inspected ones.
 
     The inspection has the disks that an operating system sees, and only it has addresses.
     """
-    told, is_newer = by_bmc.hardware, _is_newer(by_bmc.read_at, inspected_at)
+    told, is_newer = by_bmc.hardware, _is_newer(by_bmc.inspected_at, inspected_at)
     processors = _facts(_OF_PROCESSORS, inspected.processors, told.processors, is_newer=is_newer)
     return replace(
         inspected,

@@ -9,7 +9,7 @@ import functools
 import typing as t
 from dataclasses import asdict
 
-from ..base.boundary import Finding, Subject, guarded
+from ..base.boundary import Subject, read_noting
 from ..base.errors import ApiError
 from ..kube.client import Kube
 from ..nodeconfig.inventory_hosts import (
@@ -22,7 +22,6 @@ from ..nodeconfig.inventory_hosts import (
 from . import bare_metal_host, host_hardware
 from .bare_metal_host import KIND, read_hosts
 from .host import Host
-from .host_hardware import read_told
 
 _FORBIDDEN = 403
 
@@ -59,18 +58,16 @@ def inventory_hosts(
     Names are ``<namespace>.<name>``, so that equal names in several namespaces do not displace each
     other; with ``one_namespace`` only the name.
     """
-    by_bmc, findings = read_told(told)
-    found = read_hosts(objects, rack_labels, by_bmc)
+    of_bmcs, findings = host_hardware.hosts_of_bmcs(told)
+    found = read_hosts(objects, rack_labels, of_bmcs)
     findings += found.findings
     hosts: dict[str, InventoryHost] = {}
     for host in found.hosts:
         plain = one_namespace or not host.namespace
         name = name_prefix + (host.name if plain else f"{host.namespace}.{host.name}")
         subject = Subject(KIND, host.name, host.namespace)
-        made = guarded(subject, functools.partial(_inventory_host, name, host))
-        if isinstance(made, Finding):
-            findings.append(made)
-        else:
+        made = read_noting(subject, functools.partial(_inventory_host, name, host), findings)
+        if made is not None:
             hosts[name] = made
     return InventoryHosts([hosts[name] for name in sorted(hosts)], findings)
 

@@ -57,7 +57,7 @@ def with_labels(hardware: Hardware, labels: Texts, annotations: Texts, found: Fa
         return found.read(labels.get(name) or annotations.get(name), name, parse)
 
     sriov, has_qat = told(SRIOV, facts.boolean_text), told(QUICK_ASSIST, facts.boolean_text)
-    gpus = told(GPUS, facts.whole_text(0, facts.MAX_GPUS))
+    gpus = told(GPUS, facts.count_text)
     devices = found.read(annotations.get(PCI_DEVICES), PCI_DEVICES, _pci_devices)
     if devices is not None:
         with_qat = any(pci.is_quick_assist(device.pci_id) for device in devices)
@@ -105,10 +105,7 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
             has_qat = has_qat or device.is_quick_assist
             gpu_present = gpu_present or device.is_gpu
             has_sriov = has_sriov or (match["kind"] != "present" and device.is_network)
-    counted = [
-        found.read(labels.get(name), name, facts.whole_text(0, facts.MAX_GPUS))
-        for name in _GPU_COUNTS
-    ]
+    counted = [found.read(labels.get(name), name, facts.count_text) for name in _GPU_COUNTS]
     gpus = sum(count or 0 for count in counted) or (1 if gpu_present else None)
     processors = hardware.processors
     if flags:

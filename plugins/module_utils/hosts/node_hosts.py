@@ -25,8 +25,7 @@ from ..base.label_selector import LabelSelector, parse_selector_text
 from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..fleet.urls import origin_text, parse_endpoint
 from ..kube.client import Kube, UnknownKind
-from ..nodeconfig.bmc_address import redfish_endpoint
-from ..nodeconfig.machine_of_node import Machines
+from ..nodeconfig.bare_metal import Machines, redfish_endpoint
 from ..nodeconfig.nodeconfig import API_VERSIONS
 from ..nodeconfig.targets import SYSTEM_ANNOTATION
 from .bare_metal_host import API_VERSION, KIND, list_objects, read_hosts

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -19,8 +20,7 @@ from ..nodeconfig.poll import fleet_options, shared_trust, trust_of, warn_of_pla
 from ..scheduling.curve import Curve
 from . import asking, wire
 from .curves import PowerCurve
-from .queries import FAKE, FORMATS, V2, Query
-from .sources import NodeQuery
+from .queries import FAKE, FORMATS, Query
 
 REQUESTS_PER_HOST = 8
 # Bytes of one row in an answer: a number in a list of its own, with a margin.
@@ -56,16 +56,17 @@ class _Points:
 
 
 def predict(
-    queries: t.Sequence[NodeQuery], options: Parameters, context: Context, secrets: SecretSource
+    queries: t.Sequence[Query], options: Parameters, context: Context, secrets: SecretSource
 ) -> Predictions:
     """The predictions of all queries. Raises InvalidInput."""
+    now = context.now()
     visiting = _fleet_options(options)
     inquiries: dict[asking.Model, asking.Inquiry] = {}
     prepared = _prepare(queries, inquiries, options, context, secrets)
     _warn_of_unverified(inquiries, context)
     warn_of_plain_http([model.target({}) for model in inquiries], context)
     asking.ask(list(inquiries.values()), visiting, context.progress)
-    answers = {node.query.name: _answer(one) for node, one in zip(queries, prepared)}
+    answers = {query.name: _answer(one, now) for query, one in zip(queries, prepared)}
     return Predictions(
         {name: answer for name, answer in answers.items() if isinstance(answer, PowerCurve)},
         [answer for answer in answers.values() if isinstance(answer, TargetError)],
@@ -74,7 +75,7 @@ def predict(
 
 
 def _prepare(
-    queries: t.Sequence[NodeQuery],
+    queries: t.Sequence[Query],
     inquiries: dict[asking.Model, asking.Inquiry],
     options: Parameters,
     context: Context,
@@ -83,39 +84,33 @@ def _prepare(
     """The points of each query, with their rows added to the inquiries."""
     credentials = Credentials(
         options["credentials"],
-        [node.named for node in queries if _needs_credential(node)],
+        [query.named for query in queries if query.needs_credential],
         lambda: secrets,
         context,
     )
     prepared: list[_Points | TargetError] = []
-    for node in queries:
+    for query in queries:
         try:
-            if node.problem is not None:
-                raise node.problem
-            prepared.append(_points(node, credentials, inquiries, options))
+            if query.problem is not None:
+                raise query.problem
+            prepared.append(_points(query, credentials, inquiries, options))
         except Exception as error:  # noqa: BLE001 - the boundary around one node
-            prepared.append(_error(node.query, error))
+            prepared.append(_error(query, error))
     return prepared
 
 
-def _needs_credential(node: NodeQuery) -> bool:
-    silent = node.named.is_silent
-    return not silent and node.query.type == V2 and node.problem is None
-
-
 def _points(
-    node: NodeQuery,
+    query: Query,
     credentials: Credentials,
     inquiries: dict[asking.Model, asking.Inquiry],
     options: Parameters,
 ) -> _Points:
-    query = node.query
     cpu = query.cpu()
     if query.type == FAKE:
         return _Points(query, cpu)
     rows = query.rows(cpu)
     # A query without a credential gets none, because the entry `default` is for BMCs.
-    access = credentials.resolve(node.named) if _needs_credential(node) else Access()
+    access = credentials.resolve(query.named) if query.needs_credential else Access()
     trust = trust_of({}, access, options)
     url, allowed = wire.infer_url(query.endpoint), options["allow_plain_http"]
     model = asking.Model(url, access.credential, trust, allowed)
@@ -124,11 +119,13 @@ def _points(
     return _Points(query, cpu, rows, inquiry)
 
 
-def _answer(points: _Points | TargetError) -> PowerCurve | TargetError:
+def _answer(points: _Points | TargetError, now: datetime.datetime) -> PowerCurve | TargetError:
+    """The curve with the inputs of its query."""
     if isinstance(points, TargetError):
         return points
     try:
-        return PowerCurve(Curve.of(points.cpu, _watts(points)))
+        curve = Curve.of(points.cpu, _watts(points))
+        return PowerCurve(curve, inputs=points.query.inputs(now))
     except (InvalidInput, TargetFailure) as error:
         return _error(points.query, error)
 

@@ -1,16 +1,19 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The query to the power model of one node, and the check of its inputs."""
+"""The query to the power model of one node, its inputs, and earlier answers that still hold."""
 
 from __future__ import annotations
 
+import datetime
 import math
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..base.errors import InvalidInput, TargetFailure
+from ..fleet.credentials import CredentialReference
 from . import wire
+from .curves import Inputs, PowerCurve, PowerCurves
 
 V2 = "V2InferenceProtocol"
 FAKE = "Fake"
@@ -20,9 +23,9 @@ GRID_POINTS = 21
 
 @dataclass(frozen=True)
 class Query:
-    """The query to one node's power model: the node's state, and the CPU use in cores.
+    """The query to one node's power model: the node's state, and the account.
 
-    A quantity that is None is unknown.
+    A quantity that is None is unknown. ``problem`` is the reason why it cannot be sent, if any.
     """
 
     name: str
@@ -32,6 +35,30 @@ class Query:
     cpu_usage_format: str = "percent"
     inlet_celsius: t.Optional[float] = None
     delta_p_pascal: t.Optional[float] = None
+    named: CredentialReference = field(default_factory=CredentialReference)
+    problem: TargetFailure | None = None
+
+    @property
+    def needs_credential(self) -> bool:
+        return not self.named.is_silent and self.type == V2 and self.problem is None
+
+    def inputs(self, now: datetime.datetime) -> Inputs:
+        """The inputs of its curve."""
+        names = ("endpoint", "cpu_usage_format", "cpu_capacity")
+        exact = {name: getattr(self, name) for name in names}
+        return Inputs(exact, self.inlet_celsius, self.delta_p_pascal, now)
+
+    def is_answered_by(
+        self, curve: PowerCurve | None, now: datetime.datetime, keep_seconds: float
+    ) -> bool:
+        """Whether an earlier curve of the model holds, so that it is not queried again."""
+        if curve is None or curve.inputs is None or self.type != V2 or self.problem is not None:
+            return False
+        try:
+            grid = self.cpu()
+        except TargetFailure:
+            return False
+        return curve.curve.cores == grid and curve.inputs.still_hold(self.inputs(now), keep_seconds)
 
     def cpu(self) -> tuple[float, ...]:
         """CPU use in cores, 21 points from 0 to the capacity. Raises TargetFailure."""
@@ -71,3 +98,16 @@ class Query:
                 " use has no percentage; give cpu_capacity",
             )
         return self.cpu_capacity
+
+
+def divide(
+    queries: t.Sequence[Query], last: PowerCurves, now: datetime.datetime, keep_seconds: float
+) -> tuple[list[Query], dict[str, PowerCurve]]:
+    """The queries to send, and the valid curves of the last run for the others."""
+    before = {name: curve.predicted or curve for name, curve in last.items()}
+    kept = {
+        query.name: before[query.name]
+        for query in queries
+        if query.is_answered_by(before.get(query.name), now, keep_seconds)
+    }
+    return [query for query in queries if query.name not in kept], kept

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..base.boundary import shown, shown_text
 from ..base.context import Parameters
@@ -21,15 +21,6 @@ from ..nodeconfig.targets import Endpoint, NodeTarget, Targets
 from .queries import FAKE, Query
 
 
-@dataclass(frozen=True)
-class NodeQuery:
-    """A query, its credential, and the reason why it cannot be sent, if any."""
-
-    query: Query
-    named: CredentialReference = field(default_factory=CredentialReference)
-    problem: TargetFailure | None = None
-
-
 class _Term(t.NamedTuple):
     """A predictor of one node: type and endpoint, or the reason of a missing one."""
 
@@ -40,14 +31,14 @@ class _Term(t.NamedTuple):
 
 def of_targets(
     targets: Targets, readings: Readings, models: t.Sequence[NodeModels], options: Parameters
-) -> tuple[list[NodeQuery], list[str]]:
+) -> tuple[list[Query], list[str]]:
     """The queries in node-name order, and the configured nodes without a predictor.
 
     Raises InvalidInput.
     """
     named = {one.node: one for one in models}
     receivers = _Receivers.of(targets, options["model_origins"])
-    queries: list[NodeQuery] = []
+    queries: list[Query] = []
     without_predictor: list[str] = []
     for target in targets.nodes:
         if target.api_version is None:  # with an unreadable NodeConfig
@@ -58,11 +49,11 @@ def of_targets(
             continue
         try:
             term = _term(target, used, named.get(target.name))
-            query = _query(target, term, readings.get(target.name, Reading()), options)
-            node = _node_query(query, term, target, receivers)
+            reading = readings.get(target.name, Reading())
+            query = _query(target, term, reading, receivers, options)
         except Exception as error:  # noqa: BLE001 - the boundary around one node
-            node = NodeQuery(Query(target.name, used.endpoint), problem=failure_of(error))
-        queries.append(node)
+            query = Query(target.name, used.endpoint, problem=failure_of(error))
+        queries.append(query)
     return queries, without_predictor
 
 
@@ -87,32 +78,37 @@ def _term(target: NodeTarget, used: Endpoint, named: NodeModels | None) -> _Term
     return _Term(model.type, model.endpoint)
 
 
-def _query(target: NodeTarget, term: _Term, reading: Reading, options: Parameters) -> Query:
-    capacity = target.cpu_capacity
-    usage_format = options["cpu_usage_format"]
-    if target.cpu_usage_format is not None:
-        usage_format = target.cpu_usage_format
+def _query(
+    target: NodeTarget, term: _Term, reading: Reading, receivers: _Receivers, options: Parameters
+) -> Query:
+    capacity, usage_format = target.cpu_capacity, target.cpu_usage_format
+    named, problem = _account(target, term, receivers)
     return Query(
         name=target.name,
         endpoint=term.endpoint,
         type=term.type,
         cpu_capacity=None if capacity is None else float(parse_quantity(capacity, "capacity.cpu")),
-        cpu_usage_format=usage_format.lower(),
+        cpu_usage_format=(
+            options["cpu_usage_format"] if usage_format is None else usage_format
+        ).lower(),
         inlet_celsius=reading.value("inlet_celsius"),
         delta_p_pascal=reading.value("delta_p_pascal"),
+        named=named,
+        problem=problem,
     )
 
 
-def _node_query(query: Query, term: _Term, target: NodeTarget, receivers: _Receivers) -> NodeQuery:
-    # A provider gives type and endpoint; the Secret is that of powerConsumption.
+def _account(
+    target: NodeTarget, term: _Term, receivers: _Receivers
+) -> tuple[CredentialReference, TargetFailure | None]:
+    """The Secret of powerConsumption, also if a provider gives type and endpoint."""
     namespace, direct = target.namespace, target.endpoints.get("power_consumption")
     if direct is None or not direct.secret_name:
-        return NodeQuery(query, CredentialReference(namespace=namespace), term.problem)
-    secret = (namespace, direct.secret_name)
-    problem = term.problem
+        return CredentialReference(namespace=namespace), term.problem
+    secret, problem = (namespace, direct.secret_name), term.problem
     if problem is None and _provider(target) is not None and term.type != FAKE:
         problem = receivers.problem(secret, term.endpoint)
-    return NodeQuery(query, CredentialReference(secret=secret, namespace=namespace), problem)
+    return CredentialReference(secret=secret, namespace=namespace), problem
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import functools
 import typing as t
 
 from ..base import strict_json
-from ..base.boundary import Finding, InvalidField, Subject, guarded, shown
+from ..base.boundary import Finding, InvalidField, Subject, guarded, read_noting, shown
 from ..base.errors import InvalidInput
 from ..base.fields.lenient import number
 from ..base.label_selector import LabelSelector, parse_selector_text
@@ -63,11 +63,11 @@ def stated_curves(
     for node in nodes:
         target = targets.get(node.name)
         if target is not None and target.power_curve is not None:
-            read = guarded(target.subject, functools.partial(_annotated, target.power_curve))
-            if not isinstance(read, Finding):
+            annotated = functools.partial(_annotated, target.power_curve)
+            read = read_noting(target.subject, annotated, found.findings)
+            if read is not None:
                 found.add(node.name, _curve(node, read))
                 continue
-            found.findings.append(read)
         for one in given:
             if one.selector is None or one.selector.matches(node.labels):
                 found.add(node.name, _curve(node, one.points))

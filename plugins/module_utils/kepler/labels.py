@@ -30,7 +30,7 @@ from ..kube.apply import work as applying
 from ..kube.apply.live import LiveObjects
 from ..kube.client import Kube
 from ..nodeconfig import nodeconfig
-from ..nodeconfig.machine_of_node import Machines
+from ..nodeconfig.bare_metal import Machines
 from .facts import UNKNOWN, NodeFacts
 from .node.probe import DEFAULT_VERSION
 from .node_objects import (

@@ -16,8 +16,7 @@ from ..base.fields.lenient import member, text, whole
 from ..base.fields.strict import mapping, with_readable_metadata
 from ..base.json_types import Object
 from ..nodeconfig import nodeconfig
-from ..nodeconfig.bmc_address import redfish_endpoint
-from ..nodeconfig.machine_of_node import Machines
+from ..nodeconfig.bare_metal import Machines, redfish_endpoint
 from .facts import BARE_METAL, MAX_TEXT_LENGTH, UNKNOWN, NodeFacts
 from .node.processor import x86_microarchitecture
 from .node.virtualization import OTHER

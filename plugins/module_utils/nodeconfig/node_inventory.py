@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
+from ..base.boundary import InvalidField, read_noting, shown, subject_of
 from ..base.fields import strict
 from ..base.fields.strict import is_subdomain
 from ..base.json_types import Object
@@ -48,15 +48,12 @@ def node_hosts(
         if configured_only and config is None:
             continue
         make = functools.partial(_host, node, config, rack_labels, name_prefix)
-        host = guarded(subject, make)
-        if isinstance(host, Finding):
-            findings.append(host)
+        host = read_noting(subject, make, findings)
+        if host is None:
             continue
         hosts[subject.name] = host
-        address = guarded(subject, functools.partial(_usable_address, node))
-        if isinstance(address, Finding):
-            findings.append(address)
-        elif address is not None:
+        address = read_noting(subject, functools.partial(_usable_address, node), findings)
+        if address is not None:
             host.variables["ansible_host"] = address
     return InventoryHosts([hosts[name] for name in sorted(hosts)], findings)
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""NodeConfigs: validation, and the effective one of each node."""
+"""NodeConfigs: their source, validation, and the effective one of each node."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.boundary import Finding, InvalidField, read_noting, shown, subject_of
 from ..base.errors import InvalidInput, TargetFailure
 from ..base.fields import strict
 from ..base.fields.lenient import member, objects
 from ..base.fields.strict import is_subdomain
-from ..base.json_types import Object
+from ..base.json_types import MutableObject, Object
 from ..base.units import parse_duration
-from ..fleet.urls import parse_endpoint, redacted
+from ..fleet.urls import masked, parse_endpoint, redacted
+from ..kube.source import Source, trim_custom
 
 EndpointKind = t.Literal[
     "inlet_temp", "delta_p", "power_consumption", "power_consumption_endpoint_provider"
@@ -186,39 +187,20 @@ def effective(node_configs: t.Sequence[t.Any]) -> Effective:
 def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
     """The NodeConfig without unreadable parts of its status; None if the rest is unreadable."""
     subject = subject_of(given, "NodeConfig", place)
-    read = guarded(subject, lambda: readable(given))
-    if isinstance(read, Finding):
-        findings.append(read)
-        return None
-    if not read.get("status"):
+    read = read_noting(subject, lambda: readable(given), findings)
+    if read is None or not read.get("status"):
         return read
-    status = guarded(subject, lambda: strict.mapping(read["status"], "status"))
-    if isinstance(status, Finding):
-        findings.append(status)
-        status = {}
-    parts = {}
-    for part in ("conditions", "readings", "sensors", "authentication"):
-        value = guarded(subject, functools.partial(_readable_status, status, part))
-        if isinstance(value, Finding):
-            findings.append(value)
-        elif value:
-            parts[part] = value
-    readings = _readable_readings(subject, parts.pop("readings", {}), findings)
-    return {**read, "status": {**parts, **({"readings": readings} if readings else {})}}
-
-
-def _readable_readings(
-    subject: Subject, readings: Object, findings: list[Finding]
-) -> dict[str, Object]:
-    """The readable readings; an unreadable one does not affect the others."""
-    found: dict[str, Object] = {}
-    for name, given in readings.items():
-        reading = guarded(subject, functools.partial(_readable_reading, name, given))
-        if isinstance(reading, Finding):
-            findings.append(reading)
-        else:
-            found[name] = reading
-    return found
+    status = read_noting(subject, lambda: strict.mapping(read["status"], "status"), findings) or {}
+    parts = {
+        part: read_noting(subject, functools.partial(_readable_status, status, part), findings)
+        for part in ("conditions", "readings", "sensors", "authentication")
+    }
+    readings = {
+        name: read_noting(subject, functools.partial(_readable_reading, name, reading), findings)
+        for name, reading in (parts["readings"] or {}).items()
+    }
+    parts["readings"] = {name: reading for name, reading in readings.items() if reading is not None}
+    return {**read, "status": {part: value for part, value in parts.items() if value}}
 
 
 def _readable_reading(name: str, given: t.Any) -> Object:
@@ -403,3 +385,30 @@ def _is_host(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def trim_node_config(obj: MutableObject) -> MutableObject:
+    """A NodeConfig with its status; a password in an endpoint is masked."""
+    trimmed = trim_custom(obj)
+    if not isinstance(trimmed.get("spec"), dict):
+        return trimmed
+    spec = {
+        part: {name: _masked_term(term) for name, term in terms.items()}
+        if isinstance(terms, dict)
+        else terms
+        for part, terms in trimmed["spec"].items()
+    }
+    return {**trimmed, "spec": spec}
+
+
+def _masked_term(term: t.Any) -> t.Any:
+    endpoint = term.get("endpoint") if isinstance(term, dict) else None
+    return {**term, "endpoint": masked(endpoint)} if isinstance(endpoint, str) else term
+
+
+def _custom_paths(plural: str) -> tuple[str, ...]:
+    return tuple(f"/apis/{group}/v1beta1/{plural}" for group in GROUPS)
+
+
+NODE_CONFIGS = Source(_custom_paths("nodeconfigs"), trim_node_config, {}, optional=True)
+NODE_CONFIG_TEMPLATES = Source(_custom_paths("nodeconfigtemplates"), trim_custom, {}, optional=True)

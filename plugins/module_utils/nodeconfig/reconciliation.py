@@ -9,6 +9,7 @@ import base64
 import typing as t
 from pathlib import Path
 
+from ..base import documents
 from ..base.argspec import KUBERNETES, PROGRESS, ArgumentSpec
 from ..base.boundary import Finding, warn_of
 from ..base.context import Context, Parameters, Result
@@ -24,10 +25,16 @@ from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
 from ..kube.resource.conditions import Failure
 from ..kube.resource.run import Report, ResourceKind, Run, Work
 from ..kube.source import NOTHING, Parts, Source, read_source
-from .nodeconfig import API_VERSIONS, GROUPS, TLS_FINGERPRINT_ANNOTATION
-from .sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS, trim_node_config
+from .nodeconfig import (
+    API_VERSIONS,
+    GROUPS,
+    NODE_CONFIG_TEMPLATES,
+    NODE_CONFIGS,
+    TLS_FINGERPRINT_ANNOTATION,
+    trim_node_config,
+)
 from .template_source import APPLY_SET
-from .templates import render
+from .templates import Rendered, render_templates
 
 _KIND = ResourceKind(API_VERSIONS[0], "NodeConfig", "wattwise-node-configs")
 # ConfigMap that owns the inventory's Secrets and templates, and their ApplySet.
@@ -88,7 +95,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 class _Applied(t.NamedTuple):
     """Rendered templates whose NodeConfigs are applied; ``live`` are objects that did not change."""
 
-    rendered: Result
+    rendered: Rendered
     live: LiveObjects | None
 
 
@@ -112,9 +119,8 @@ def _report(_run: Run, reached: _Applied | None, _failure: Failure | None) -> Re
     """The statuses; one that the API server refuses is a failure of that object only."""
     if reached is None:
         return Report({})
-    rendered = reached.rendered
-    fields = {name: rendered[name] for name in ("errors", "warnings", "counts", "findings")}
-    return Report(fields, rendered["statuses"], on_error="report", live=reached.live)
+    fields = reached.rendered.as_result()
+    return Report(fields, reached.rendered.statuses, on_error="report", live=reached.live)
 
 
 def _result(fields: Result, applied: Result) -> Result:
@@ -144,7 +150,7 @@ def follow_templates(kube: Kube, context: Context = Context()) -> Followed:
         for pin in [member(config, "metadata", "annotations", TLS_FINGERPRINT_ANNOTATION)]
         if isinstance(pin, str)
     }
-    for config in rendered["node_configs"]:
+    for config in rendered.node_configs:
         metadata = config["metadata"]
         pin = pinned.get((config["apiVersion"], metadata.get("namespace"), metadata["name"]))
         if pin is not None:
@@ -197,25 +203,22 @@ def _read(kube: Kube, context: Context, force: bool) -> _Cluster:
     return _Cluster(Parts(objects, findings), live)
 
 
-def _applied(run: Run, rendered: Result, live: LiveObjects, force: bool = False) -> _Applied:
+def _applied(run: Run, rendered: Rendered, live: LiveObjects, force: bool = False) -> _Applied:
     """Apply the NodeConfigs."""
-    given = _of_templates(run.given, rendered["node_configs"])
+    given = _of_templates(run.given, rendered.node_configs)
     changed = run.applying.apply({**given, "force_conflicts": force}, live)
     return _Applied(rendered, None if changed else live)
 
 
 def _render(
     options: Parameters, snapshot: t.Mapping[str, list[MutableObject]], context: Context
-) -> Result:
-    path = options["path"]
-    if path:
-        make_folder(Path(path).parent)
-    given = {
-        "templates": _templates(options),
-        "tls_fingerprints": options["tls_fingerprints"],
-        "path": path,
-    }
-    return render(given, context, snapshot)
+) -> Rendered:
+    pins = options["tls_fingerprints"]
+    rendered = render_templates(snapshot, _templates(options), pins, context)
+    if options["path"]:
+        make_folder(Path(options["path"]).parent)
+        documents.write(options["path"], "node_configs", rendered.as_document())
+    return rendered
 
 
 def _namespace(options: Parameters) -> list[Manifest]:

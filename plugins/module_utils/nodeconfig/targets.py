@@ -13,7 +13,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.boundary import Finding, InvalidField, Subject, guarded, read_noting, shown, subject_of
 from ..base.errors import InvalidInput
 from ..base.fields import strict
 from ..base.fields.lenient import member
@@ -317,10 +317,8 @@ def _fallbacks(config: Object, annotations: Object, findings: list[Finding]) -> 
         if annotation not in annotations:
             continue
         read = functools.partial(_fallback, annotation, annotations[annotation])
-        value = guarded(subject_of(config, "NodeConfig"), read)
-        if isinstance(value, Finding):
-            findings.append(value)
-        else:
+        value = read_noting(subject_of(config, "NodeConfig"), read, findings)
+        if value is not None:
             usable[quantity] = value
     return usable
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
-from ..base.boundary import Finding, guarded, read_each, shown_text, subject_of, warn_of
+from ..base.boundary import Finding, guarded, read_each, read_noting, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.fields import strict
 from ..base.fields.lenient import member, objects
 from ..base.fields.strict import is_subdomain
 from ..base.json_types import Object
-from ..kube.resource.conditions import status_manifest
+from ..kube.resource.conditions import condition, status_manifest
 from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
@@ -39,9 +39,6 @@ from .template_source import Manifest, TemplateNode, TemplateSource
 
 Key = tuple[int, str, str]
 
-# metav1.Condition allows 32768 characters; this is about a screen.
-MAX_MESSAGE_LENGTH = 1024
-
 SPEC = ArgumentSpec(
     {
         "templates": {"type": "list", "elements": "dict"},
@@ -55,27 +52,67 @@ SPEC = ArgumentSpec(
 )
 
 
-def render(
-    parameters: Parameters, context: Context = Context(), snapshot: Object | None = None
-) -> Result:
+def render(parameters: Parameters, context: Context = Context()) -> Result:
     """Render every template for its selected nodes.
-
-    ``snapshot`` is an already loaded snapshot of the caller; the manifests are then returned even
-    if they are also written to ``path``.
 
     Returns ``node_configs`` and ``statuses`` (manifests, or in the document at ``path``),
     ``errors`` (template, node, field and detail), ``warnings`` and ``counts``. Raises InvalidInput
     for invalid input.
     """
     options = SPEC.complete(parameters)
-    is_given = snapshot is not None
-    if snapshot is None:
-        path = options["snapshot"]
-        snapshot = documents.load(path, "snapshot") if path else {}
+    path, pins = options["path"], options["tls_fingerprints"]
+    snapshot = documents.load(options["snapshot"], "snapshot") if options["snapshot"] else {}
+    templates, nodes = options["templates"] or [], options["nodes"]
+    rendered = render_templates(snapshot, templates, pins, context, nodes)
+    result = {"changed": False, **rendered.as_result()}
+    if not path:
+        return {**result, **rendered.as_document()}
+    digest = documents.write(path, "node_configs", rendered.as_document())
+    return {**result, "path": path, "sha256": digest}
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Manifests of NodeConfigs and of statuses, and the outcome of each template."""
+
+    node_configs: list[Manifest]
+    statuses: list[Manifest]
+    outcomes: t.Sequence[Outcome]
+    findings: t.Sequence[Finding]
+
+    def as_document(self) -> Result:
+        return {"node_configs": self.node_configs, "statuses": self.statuses}
+
+    def as_result(self) -> Result:
+        """The parts of results about templates."""
+        errors = [error for outcome in self.outcomes for error in outcome.errors()]
+        return {
+            "errors": errors,
+            "warnings": [text for outcome in self.outcomes for text in outcome.warnings()],
+            "counts": {
+                "templates": len(self.outcomes),
+                "errors": len(errors),
+                **{name: len(objects) for name, objects in self.as_document().items()},
+            },
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def render_templates(
+    snapshot: Object,
+    given: t.Sequence[Object],
+    tls_fingerprints: t.Mapping[str, t.Any],
+    context: Context,
+    given_nodes: t.Sequence[Object] | None = None,
+) -> Rendered:
+    """Render the templates of a snapshot and the given ones, for its nodes or the given ones.
+
+    ``tls_fingerprints`` are pins by node. Raises InvalidInput for invalid given objects.
+    """
     findings: list[Finding] = []
     templates = _readable(snapshot, "node_config_templates", "NodeConfigTemplate", findings)
-    sources = _sources(_with_stored(options["templates"] or [], templates))
-    nodes, unreadable = _nodes(options["nodes"], snapshot.get("nodes") or [], findings)
+    sources = _sources(_with_stored(given, templates))
+    nodes, unreadable = _nodes(given_nodes, snapshot.get("nodes") or [], findings)
     rendering = Rendering(
         outcomes=[
             Outcome(source, [node for node in nodes if source.selects(node)]) for source in sources
@@ -87,14 +124,10 @@ def render(
     statuses, status_findings = rendering.statuses()
     findings = list(dict.fromkeys([*findings, *status_findings]))
     warn_of(findings, context)
-    result = _result(rendering, statuses, options["tls_fingerprints"])
-    manifests = {name: result[name] for name in ("node_configs", "statuses")}
-    if options["path"]:
-        digest = documents.write(options["path"], "node_configs", manifests)
-        result.update(path=options["path"], sha256=digest)
-        if not is_given:
-            result = {name: value for name, value in result.items() if name not in manifests}
-    return {**result, "findings": [finding.as_dict() for finding in findings]}
+    # Ordered by name, so that the first by name of several new ones for a node is the oldest.
+    made = [rendering.made[key] for key in sorted(rendering.made)]
+    made = [_pinned(config, tls_fingerprints.get(node_name(config))) for config in made]
+    return Rendered(made, statuses, rendering.outcomes, findings)
 
 
 def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -> dict[Key, Object]:
@@ -105,31 +138,6 @@ def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -
 
 def _key_of_readable(obj: t.Any) -> Key:
     return _key(strict.with_readable_metadata(obj))
-
-
-def _result(
-    rendering: Rendering,
-    statuses: list[Manifest],
-    tls_fingerprints: t.Mapping[str, t.Any],
-) -> Result:
-    # Ordered by name, so that the first by name of several new ones for a node is the oldest.
-    made = [
-        _pinned(rendering.made[key], tls_fingerprints.get(node_name(rendering.made[key])))
-        for key in sorted(rendering.made)
-    ]
-    manifests = {"node_configs": made, "statuses": statuses}
-    errors = [error for outcome in rendering.outcomes for error in outcome.errors()]
-    return {
-        "changed": False,
-        "errors": errors,
-        "warnings": [text for outcome in rendering.outcomes for text in outcome.warnings()],
-        "counts": {
-            "templates": len(rendering.outcomes),
-            "errors": len(errors),
-            **{name: len(objects) for name, objects in manifests.items()},
-        },
-        **manifests,
-    }
 
 
 def _pinned(manifest: Manifest, fingerprints: str | t.Sequence[str] | None) -> Manifest:
@@ -194,12 +202,10 @@ def _nodes(
             _require_name(node, f"nodes[{index}]")
             if node["metadata"]["name"] in by_name:
                 raise InvalidInput(f"nodes: {node['metadata']['name']} is given twice; remove one")
-        read = guarded(
-            subject_of(node, "Node", f"nodes[{index}]"), functools.partial(TemplateNode.of, node)
-        )
-        if isinstance(read, Finding):
-            findings.append(read)
-            unreadable.add(read.subject.name)
+        subject = subject_of(node, "Node", f"nodes[{index}]")
+        read = read_noting(subject, functools.partial(TemplateNode.of, node), findings)
+        if read is None:
+            unreadable.add(subject.name)
         else:
             by_name[read.name] = read
     return [by_name[name] for name in sorted(by_name)], frozenset(unreadable)
@@ -264,13 +270,13 @@ class Outcome:
     def _condition(self) -> Manifest:
         if not self.failures:
             message = f"NodeConfigs rendered: {len(self.nodes)}"
-            return _condition("Rendered", True, "Rendered", message)
+            return condition("Rendered", "True", "Rendered", message)
         node, problem = self.failures[0]
         failed = {node.name for node, _problem in self.failures if node}
         message = (
             f"for {node.name} ({len(failed)} of {len(self.nodes)} nodes)" if node else "for all"
         )
-        return _condition("Rendered", False, "NotRendered", f"Not rendered {message}: {problem}")
+        return condition("Rendered", "False", "NotRendered", f"Not rendered {message}: {problem}")
 
 
 class Claim(t.NamedTuple):
@@ -296,14 +302,11 @@ class Rendering:
         for outcome in self.outcomes:
             source = outcome.source
             outcome.failures += [(None, problem) for problem in source.problems]
-            if source.problems:
-                self._keep_all(source)
-                continue
-            for node in outcome.nodes:
+            for node in () if source.problems else outcome.nodes:
                 claims.setdefault(source.key(node), []).append(Claim(outcome, node))
         for key, rivals in claims.items():
             self._settle(key, rivals)
-        self._keep_unreadable()
+        self._keep_unrendered()
 
     def _settle(self, key: Key, rivals: list[Claim]) -> None:
         """Render the NodeConfig of one claim to its name; the other claims fail."""
@@ -331,22 +334,19 @@ class Rendering:
         claim.outcome.failures += [(node, problem) for problem in problems]
         self._keep(key, source, problems[0])
 
-    def _keep_all(self, source: TemplateSource) -> None:
+    def _keep_unrendered(self) -> None:
+        """Keep the NodeConfigs of unusable templates, and of existing but unreadable nodes."""
         for key, stored in self.stored.items():
-            if key[0] == group_rank(source.template) and source.owns(stored):
-                self._keep(key, source, source.problems[0])
-
-    def _keep_unreadable(self) -> None:
-        """Keep the NodeConfigs of existing but unreadable nodes."""
-        for outcome in self.outcomes:
-            for key, stored in self.stored.items():
+            for source in (outcome.source for outcome in self.outcomes):
+                is_own = key[0] == group_rank(source.template) and source.owns(stored)
+                if key in self.made or not is_own:
+                    continue
                 node = node_name(stored)
-                is_made = outcome.source.owns(stored) and key[0] == group_rank(
-                    outcome.source.template
-                )
-                if is_made and node in self.unreadable and key not in self.made:
+                if source.problems:
+                    self._keep(key, source, source.problems[0])
+                elif node in self.unreadable:
                     problem = Problem("spec.nodeName", f"the Node {node} cannot be read")
-                    self._keep(key, outcome.source, problem)
+                    self._keep(key, source, problem)
 
     def _keep(self, key: Key, source: TemplateSource, problem: Problem) -> None:
         """Keep an existing NodeConfig unchanged, so that it is not pruned."""
@@ -394,9 +394,9 @@ class Rendering:
     def _rendered(self, key: Key) -> Manifest:
         problem = self._kept.get(key)
         if problem is None:
-            return _condition("Rendered", True, "Rendered", "All fields of the template rendered")
+            return condition("Rendered", "True", "Rendered", "All fields of the template rendered")
         message = f"The template does not render, so the last good spec stays: {problem}"
-        return _condition("Rendered", False, "NotRendered", message)
+        return condition("Rendered", "False", "NotRendered", message)
 
 
 def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
@@ -413,17 +413,11 @@ def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
     )
 
 
-def _condition(kind: str, status: bool, reason: str, message: str) -> Manifest:
-    """A condition; kube_apply adds its lastTransitionTime."""
-    shortened = shown_text(message, MAX_MESSAGE_LENGTH)
-    return {"type": kind, "status": str(status), "reason": reason, "message": shortened}
-
-
 def _shadowed(node_config: Object, shadow: Shadow | None) -> Manifest:
     if shadow is not None:
-        return _condition("Shadowed", True, shadow.reason, shadow.message)
+        return condition("Shadowed", "True", shadow.reason, shadow.message)
     message = f"This configures the node {node_name(node_config)}"
-    return _condition("Shadowed", False, "Effective", message)
+    return condition("Shadowed", "False", "Effective", message)
 
 
 def _was_shadowed(node_config: Object) -> bool:

@@ -23,7 +23,7 @@ from ..base.units import format_time, parse_time
 from ..kube.client import Kube
 from ..kube.source import read_source
 from ..nodeconfig import nodeconfig
-from ..nodeconfig.sources import NODE_CONFIGS
+from ..nodeconfig.nodeconfig import NODE_CONFIGS
 
 AlarmName = t.Literal[
     "hot_inlet", "fleet_watts", "lost_machine", "model_drift", "pods_waiting", "cluster_unreachable"

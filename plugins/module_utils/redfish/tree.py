@@ -77,7 +77,7 @@ class Tree:
     async def entries(
         self, uri: str, name: str, *, required: bool = False, expand: bool = False
     ) -> list[t.Any] | None:
-        """The items of a list over all its pages; None without a list.
+        """The items of a list over all its pages; None without a list or a URI.
 
         With ``expand`` the request is for contents instead of links, if the BMC supports it;
         remaining links stay links. Cycles and endless lists end.
@@ -101,7 +101,7 @@ class Tree:
 
     async def _expanded(self, uri: str) -> Object | None:
         """The first page of a collection with its members' contents; None if that fails."""
-        if not self.can_expand or "?" in uri:
+        if not uri or not self.can_expand or "?" in uri:
             return None
         query = "?$expand=.($levels=1)"
         try:

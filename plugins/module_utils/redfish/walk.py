@@ -152,8 +152,6 @@ class Walk:
 
     async def _metrics(self, chassis: Chassis) -> list[Temperature]:
         uri = chassis.link("ThermalSubsystem")
-        if not uri:
-            return []
         if chassis.body:
             uri = link((await self._tree.read(uri) or {}).get("ThermalMetrics"))
         else:
@@ -163,12 +161,12 @@ class Walk:
 
     async def _thermal(self, chassis: Chassis) -> list[Temperature]:
         uri = chassis.link("Thermal")
-        entries = await self._tree.entries(uri, "Temperatures") if uri else None
+        entries = await self._tree.entries(uri, "Temperatures")
         return sensors.of_thermal(uri, {"Temperatures": entries})
 
     async def _sensors(self, chassis: Chassis) -> list[Temperature]:
         uri = link(chassis.body.get("Sensors"))
-        members = objects(await self._tree.entries(uri, "Members", expand=True) if uri else None)
+        members = objects(await self._tree.entries(uri, "Members", expand=True))
         found: list[Temperature] = []
         for place, body in _worthwhile(members):
             content = body if len(body) > 1 else await self._tree.read(place)
@@ -210,15 +208,13 @@ class Walk:
         return await self._sum_of_supplies(supplies)
 
     async def _sum_of_supplies(self, uri: str) -> power.Power | None:
-        members = objects(await self._tree.entries(uri, "Members", expand=True) if uri else None)
+        members = objects(await self._tree.entries(uri, "Members", expand=True))
         found: list[Object] = []
         for entry in members[:MAX_SUPPLIES]:
             body = entry if len(entry) > 1 else await self._tree.read(link(entry)) or {}
-            found.append({**body, **power.of_metrics(await self._metrics_of(body))})
+            metrics = await self._tree.read(link(body.get("Metrics"))) or {}
+            found.append({**body, **power.of_metrics(metrics)})
         return power.of_power(uri, {"PowerSupplies": found})
-
-    async def _metrics_of(self, body: Object) -> Object:
-        return await self._tree.read(link(body.get("Metrics"))) or {}
 
 
 def require_one_server(whole: t.Sequence[Chassis]) -> None:

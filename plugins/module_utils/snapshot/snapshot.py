@@ -27,7 +27,7 @@ from ..kube.source import (
     selected_fields,
     trim_custom,
 )
-from ..nodeconfig.sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS
+from ..nodeconfig.nodeconfig import NODE_CONFIG_TEMPLATES, NODE_CONFIGS
 from ..nodeconfig.targets import Targets, resolve
 from ..rmd.manifests import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from ..scheduling.pod_fields import PODSPREAD_ANNOTATIONS

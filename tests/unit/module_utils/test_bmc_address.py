@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bare_metal import (
     redfish_endpoint,
 )
 

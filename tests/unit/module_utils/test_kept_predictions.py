@@ -17,12 +17,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.curves imp
     PowerCurves,
     curves_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.kept_predictions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import (
+    FAKE,
+    Query,
     divide,
-    with_inputs,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import NodeQuery
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
@@ -32,20 +31,20 @@ QUERY = Query(
 
 
 def last(query: Query = QUERY) -> dict[str, PowerCurve]:
-    curve = PowerCurve(Curve(query.cpu(), (100.0,) * 21))
-    return with_inputs({query.name: curve}, [NodeQuery(query)], NOON)
+    curve = PowerCurve(Curve(query.cpu(), (100.0,) * 21), inputs=query.inputs(NOON))
+    return {query.name: curve}
 
 
 def kept(query: Query, seconds: float = 60.0, before: PowerCurves | None = None) -> list[str]:
     moment = NOON + datetime.timedelta(seconds=seconds)
-    due, found = divide([NodeQuery(query)], last() if before is None else before, moment, 600.0)
+    due, found = divide([query], last() if before is None else before, moment, 600.0)
     assert len(due) + len(found) == 1
     return list(found)
 
 
 def test_a_curve_whose_inputs_did_not_move_is_kept_with_the_inputs_that_it_was_asked_with() -> None:
     moved = replace(QUERY, inlet_celsius=22.4, delta_p_pascal=5.9)
-    _due, found = divide([NodeQuery(moved)], last(), NOON, 600.0)
+    _due, found = divide([moved], last(), NOON, 600.0)
     assert found == last()
 
 
@@ -80,6 +79,6 @@ def test_an_old_curve_one_of_the_future_and_one_without_inputs_are_asked_again()
 
 
 def test_a_node_that_cannot_be_asked_keeps_nothing() -> None:
-    broken = NodeQuery(QUERY, problem=TargetFailure("malformed", "odd"))
+    broken = replace(QUERY, problem=TargetFailure("malformed", "odd"))
     due, found = divide([broken], last(), NOON, 600.0)
     assert (due, found) == ([broken], {})

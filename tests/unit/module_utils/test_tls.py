@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
+    ClientCertificate,
     certificate_fingerprint,
     key_fingerprint,
     normal_fingerprint,
@@ -109,6 +110,35 @@ def test_fingerprints_may_be_written_in_any_usual_way(
 def test_what_is_no_fingerprint_is_named(text: str) -> None:
     with pytest.raises(InvalidInput, match="not a SHA-256 fingerprint"):
         Trust(fingerprints=(text,))
+
+
+def test_pinned_machines_of_one_visit_are_each_held_to_their_own_pin() -> None:
+    with (
+        HttpsServer({"/x": {"v": 1}}, certificate=OLD) as old,
+        HttpsServer({"/x": {"v": 2}}, certificate=NEW) as new,
+    ):
+        pairs = [(old, OLD), (new, NEW), (old, NEW), (new, OLD)]
+        targets = [
+            Target("n", server.endpoint, trust=Trust(fingerprints=(pin.fingerprint,)))
+            for server, pin in pairs
+        ]
+        first, second, *swapped = visit(targets, read_x)
+        assert (first, second) == ({"v": 1}, {"v": 2})
+        assert [getattr(each, "reason", None) for each in swapped] == ["tls", "tls"]
+        assert (old.total, new.total) == (1, 1)
+
+
+def test_pinned_machines_share_a_context_and_others_do_not() -> None:
+    pinned = Trust(fingerprints=(OLD.fingerprint,)).of_context
+    assert pinned == Trust(fingerprints=(NEW.fingerprint,), server_name="a").of_context
+    others = [
+        Trust(),
+        Trust(validate_certs=False),
+        Trust(ca_path="/ca.pem"),
+        Trust(client=ClientCertificate("/c.pem")),
+        Trust(fingerprints=(OLD.fingerprint,), client=ClientCertificate("/c.pem")),
+    ]
+    assert len({pinned, *(each.of_context for each in others)}) == 6
 
 
 def test_the_same_pins_are_the_same_trust() -> None:

@@ -24,12 +24,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials im
     CredentialReference,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    trim_node_config,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     PollTarget,
     given_targets,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.sources import (
-    trim_node_config,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
     fetch_fingerprints,

@@ -21,7 +21,7 @@ from ...base.errors import ApiError, InvalidInput
 from ...base.fields.lenient import member, text
 from ...fleet.credentials import CredentialReference
 from ...kube.client import APPLY_CONTENT_TYPE, Guard, Kube
-from ...nodeconfig.bmc_address import redfish_endpoint
+from ...nodeconfig.bare_metal import redfish_endpoint
 from ...nodeconfig.poll import PollTarget
 from .. import bare_metal_host, host_hardware, provisioning, redfish_hardware
 from ..assignment_request import read_assignment_request

@@ -73,19 +73,13 @@ class Refused(t.NamedTuple):
     problem: str = ""
 
 
-class Reserved(t.NamedTuple):
-    """The answer whose hosts are marked, and defects of its inputs."""
-
-    answer: Answer
-    findings: t.Sequence[Finding]
-
-
 def reserve(
     run: Run, request: AssignmentRequest, seen: RunResults
-) -> t.Generator[RunResults, None, Reserved]:
-    """Assign and mark the hosts; a host that another client changed leads to a new choice.
+) -> t.Generator[RunResults, None, tuple[Answer, list[Finding]]]:
+    """The answer whose hosts are marked, and defects of its inputs.
 
-    Yields ``seen`` with the findings of each attempt. Raises Failed, and Gone.
+    A host that another client changed leads to a new choice. Yields ``seen`` with the findings of
+    each attempt. Raises Failed, and Gone.
     """
     refusals: dict[HostKey, str] = {}
     is_reserving = False
@@ -105,7 +99,7 @@ def reserve(
             if is_reserving:
                 _refuse_a_deleted_one(run, request, refusals)
             _release(run, request, hosts, labels)
-            return Reserved(answer, findings)
+            return answer, findings
         refusals |= {key_of(each.change.host): each.problem for each in refused if each.problem}
     raise Failed(
         "HostsLost",

@@ -10,6 +10,7 @@ that is no number, are errors here.
 
 from __future__ import annotations
 
+import math
 import re
 import typing as t
 from dataclasses import dataclass
@@ -107,22 +108,11 @@ def _split(separator: str, text: str) -> dict[str, str]:
     return {f"_{index}": part for index, part in enumerate(_split_list(separator, text))}
 
 
-def _product(*numbers: int) -> int:
-    product = 1
-    for number in numbers:
-        product *= number
-    return product
-
-
 def _divide(dividend: int, divisor: int) -> int:
     if divisor == 0:
         raise Refusal("cannot divide by 0")
     quotient = abs(dividend) // abs(divisor)
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
-
-
-def _modulo(dividend: int, divisor: int) -> int:
-    return dividend - divisor * _divide(dividend, divisor)
 
 
 def _atoi(text: str) -> int:
@@ -133,10 +123,6 @@ def _atoi(text: str) -> int:
 
 def _default(fallback: Value, *given: Value) -> Value:
     return given[0] if given and given[0] else fallback
-
-
-def _coalesce(*values: Value) -> Value:
-    return next((value for value in values if value), None)
 
 
 def _and(*values: Value) -> Value:
@@ -180,19 +166,11 @@ def _equal(first: Value, *others: Value) -> bool:
     return first in others
 
 
-def _not_equal(left: Value, right: Value) -> bool:
-    return not _equal(left, right)
-
-
 def _less(left: Value, right: Value) -> bool:
     _check_alike(left, right, (str, int, float))
     if isinstance(left, bool):
         raise Refusal("cannot order truth values")
     return bool(left < right)
-
-
-def _less_or_equal(left: Value, right: Value) -> bool:
-    return _less(left, right) or left == right
 
 
 def _bounded(value: Value) -> Value:
@@ -271,25 +249,25 @@ FUNCTIONS: t.Mapping[str, Function] = {
     "add": Function(lambda *numbers: sum(numbers), "number*"),
     "add1": Function(lambda number: number + 1, "number"),
     "sub": Function(lambda left, right: left - right, "number number"),
-    "mul": Function(_product, "number number*"),
+    "mul": Function(lambda *numbers: math.prod(numbers), "number number*"),
     "div": Function(_divide, "number number"),
-    "mod": Function(_modulo, "number number"),
+    "mod": Function(lambda left, right: left - right * _divide(left, right), "number number"),
     "max": Function(lambda *numbers: max(numbers), "number number*"),
     "min": Function(lambda *numbers: min(numbers), "number number*"),
     # sprig: defaults
     "default": Function(_default, "any any*"),
     "empty": Function(lambda value: not value, "any"),
-    "coalesce": Function(_coalesce, "any*"),
+    "coalesce": Function(lambda *values: next(filter(None, values), None), "any*"),
     "ternary": Function(lambda yes, no, flag: yes if flag else no, "any any flag"),
     # Go
     "and": Function(_and, "any any*"),
     "or": Function(_or, "any any*"),
     "not": Function(lambda value: not value, "any"),
     "eq": Function(_equal, "any any any*"),
-    "ne": Function(_not_equal, "any any"),
+    "ne": Function(lambda left, right: not _equal(left, right), "any any"),
     "lt": Function(_less, "any any"),
-    "le": Function(_less_or_equal, "any any"),
-    "gt": Function(lambda left, right: not _less_or_equal(left, right), "any any"),
+    "le": Function(lambda left, right: _less(left, right) or left == right, "any any"),
+    "gt": Function(lambda left, right: not (_less(left, right) or left == right), "any any"),
     "ge": Function(lambda left, right: not _less(left, right), "any any"),
     "index": Function(_index, "any any*"),
     "len": Function(_length, "any"),

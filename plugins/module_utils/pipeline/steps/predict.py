@@ -13,10 +13,10 @@ from ...base.context import Context
 from ...base.errors import TargetError, WattwiseError
 from ...inference import (
     curve_sources,
-    kept_predictions,
     learned_curves,
     prediction,
     published_curves,
+    queries,
     sources,
     stated,
 )
@@ -102,12 +102,12 @@ def _predicted(
     run: Run, cluster: Cluster, observed: Observed, said: PowerCurves, context: Context
 ) -> _Predicted:
     """Curves of power models, without queries to models whose inputs did not move."""
-    options, now = of_module(prediction.SPEC, run.options, "predict"), context.now()
-    subjects, without = sources.of_targets(
+    options = of_module(prediction.SPEC, run.options, "predict")
+    asked, without = sources.of_targets(
         cluster.targets, observed.readings, observed.models, options
     )
     keep_seconds = run.options["predict"]["keep_seconds"]
-    due, kept = kept_predictions.divide(subjects, observed.last_curves, now, keep_seconds)
+    due, kept = queries.divide(asked, observed.last_curves, context.now(), keep_seconds)
     found = prediction.predict(due, options, context, run.kube)
     counts = {
         "asked": len(due),
@@ -116,10 +116,10 @@ def _predicted(
         "without_predictor": len(without),
     }
     return _Predicted(
-        {**kept, **kept_predictions.with_inputs(found.curves, due, now)},
+        {**kept, **found.curves},
         # A node with a stated curve needs no predictor.
         [error for error in found.errors if error.name not in said],
-        sum(subject.query.name not in said for subject in subjects),
+        sum(query.name not in said for query in asked),
         counts,
     )
 

@@ -93,14 +93,16 @@ class Facts:
         return found
 
 
+def _short(value: t.Any) -> str:
+    """The text without blanks around it; empty for a long one, and for anything else."""
+    return value.strip() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
+
+
 def mac_address(value: t.Any, path: str) -> str:
     """A MAC address of one adapter, with lower-case letters and colons. Raises InvalidField."""
-    given = (
-        value.strip().lower() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
-    )
+    given = _short(value).lower()
     digits = given.replace(":", "").replace("-", "")
-    is_known = _MAC.fullmatch(given) or (given == digits and _MAC_DIGITS.fullmatch(digits))
-    if not is_known:
+    if not _MAC.fullmatch(given) and (given != digits or not _MAC_DIGITS.fullmatch(digits)):
         raise InvalidField(path, f"{shown(value)} is not a MAC address such as 0c:42:a1:00:00:01")
     if digits in ("0" * 12, "f" * 12) or int(digits[:2], 16) & 1:
         raise InvalidField(path, f"{shown(value)} is not the MAC address of a single adapter")
@@ -113,8 +115,7 @@ def host_address(value: t.Any, path: str) -> str:
     A prefix length is removed. An address of the controller itself, such as 127.0.0.1, is refused,
     because a connection to it would reach the controller.
     """
-    given = value.strip() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
-    text, slash, length = given.partition("/")
+    text, slash, length = _short(value).partition("/")
     address = address_of_machine(text)
     if address is None or (slash and not re.fullmatch(r"\d{1,3}", length, re.ASCII)):
         raise InvalidField(path, f"{shown(value)} is not an address of another machine")
@@ -180,14 +181,10 @@ def flags(value: t.Any, path: str) -> frozenset[str]:
         raise InvalidField(path, f"{shown(value)} is not a list")
     if len(value) > MAX_FLAGS:
         raise InvalidField(path, f"it has {len(value)} entries, more than {MAX_FLAGS}")
-    wrong = next((flag for flag in value if not _is_flag(flag)), None)
-    if wrong is not None or None in value:
-        raise InvalidField(path, f"{shown(wrong)} is not a flag of a processor")
+    for flag in value:
+        if not isinstance(flag, str) or not re.fullmatch(r"[\w.:-]{1,64}", flag, re.ASCII):
+            raise InvalidField(path, f"{shown(flag)} is not a flag of a processor")
     return frozenset(flag.lower() for flag in value)
-
-
-def _is_flag(value: t.Any) -> bool:
-    return isinstance(value, str) and bool(re.fullmatch(r"[\w.:-]{1,64}", value, re.ASCII))
 
 
 def whole(least: int, most: int) -> t.Callable[[t.Any, str], int]:
@@ -202,15 +199,11 @@ def whole(least: int, most: int) -> t.Callable[[t.Any, str], int]:
     return parse
 
 
-def whole_text(least: int, most: int) -> t.Callable[[t.Any, str], int]:
-    """Like ``whole``, from the text of a label."""
-
-    def parse(value: t.Any, path: str) -> int:
-        if not isinstance(value, str) or not re.fullmatch(r"\d{1,9}", value, re.ASCII):
-            raise InvalidField(path, f"{shown(value)} is not a whole number from {least} to {most}")
-        return whole(least, most)(int(value), path)
-
-    return parse
+def count_text(value: t.Any, path: str) -> int:
+    """A number of GPUs, from the text of a label. Raises InvalidField."""
+    if not isinstance(value, str) or not re.fullmatch(r"\d{1,9}", value, re.ASCII):
+        raise InvalidField(path, f"{shown(value)} is not a whole number from 0 to {MAX_GPUS}")
+    return whole(0, MAX_GPUS)(int(value), path)
 
 
 def gigabits(value: t.Any, path: str) -> float | None:
@@ -230,9 +223,7 @@ def boolean(value: t.Any, path: str) -> bool:
 
 def boolean_text(value: t.Any, path: str) -> bool:
     """A boolean in the form of labels. Raises InvalidField."""
-    given = (
-        value.strip().lower() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
-    )
+    given = _short(value).lower()
     if given in _TRUE or given in _FALSE:
         return given in _TRUE
     raise InvalidField(path, f"{shown(value)} is neither true nor false")

@@ -217,36 +217,6 @@ class _Ports:
         return ordered[: facts.MAX_INTERFACES]
 
 
-@dataclass(frozen=True)
-class _Resources:
-    """Collections of a tree, as members that are present."""
-
-    tree: Tree
-
-    async def members(self, uri: str) -> list[Member] | None:
-        """The present members of a collection; None if there is no collection."""
-        if not uri:
-            return None
-        entries = await self.tree.entries(uri, "Members", expand=True)
-        return None if entries is None else await self._bodies(entries)
-
-    async def listed(self, value: t.Any) -> list[Member] | None:
-        """The resources of a list of links, or of the collection behind a link."""
-        if isinstance(value, list):
-            return await self._bodies(value)
-        return await self.members(link(value))
-
-    async def _bodies(self, entries: t.Sequence[t.Any]) -> list[Member]:
-        found: dict[str, Object] = {}
-        for entry in entries[:_MAX_READ]:
-            uri = link(entry)
-            is_whole = isinstance(entry, dict) and len(entry) > 1
-            body = entry if is_whole else await self.tree.read(uri)
-            if uri and isinstance(body, dict) and not _is_absent(body):
-                found.setdefault(identity(uri), body)
-        return list(found.items())
-
-
 class Walk:
     """One BMC's hardware. ``hardware`` has the facts so far, ``failure`` the first defect.
 
@@ -254,7 +224,7 @@ class Walk:
     """
 
     def __init__(self, tree: Tree, system: str = "") -> None:
-        self._tree, self._resources = tree, _Resources(tree)
+        self._tree = tree
         self._wanted = identity(system)
         self._found = Facts()
         self._systems: list[Member] = []
@@ -283,6 +253,9 @@ class Walk:
     @property
     def _system(self) -> Object:
         return self._systems[0][1]
+
+    async def _members(self, value: t.Any) -> list[Member]:
+        return await _resources(self._tree, value) or []
 
     async def _read_system(self) -> None:
         root, systems = await find_systems(self._tree, self._wanted)
@@ -317,7 +290,7 @@ class Walk:
         gpus = 0
         before = len(self._tree.failures)
         for uri, system in self._systems:
-            for _uri, body in await self._resources.members(link(system.get("Processors"))) or []:
+            for _uri, body in await self._members(system.get("Processors")):
                 kind = name_of(body.get("ProcessorType")) or "CPU"
                 gpus += kind == "GPU"
                 if kind == "CPU" and uri == self._systems[0][0]:
@@ -333,7 +306,7 @@ class Walk:
         gib = number(member(self._system, "MemorySummary", "TotalSystemMemoryGiB"))
         if gib is None or gib <= 0 or gib != int(gib):
             before = len(self._tree.failures)
-            modules = await self._resources.members(link(self._system.get("Memory"))) or []
+            modules = await self._members(self._system.get("Memory"))
             mib = _sum([body.get("CapacityMiB") for _uri, body in modules], 0)
             if mib and len(self._tree.failures) == before:
                 self.hardware["memory_mib"] = min(mib, facts.MAX_MEMORY_MIB)
@@ -347,10 +320,10 @@ class Walk:
         for _uri, body in bodies:
             for value in (body.get("PCIeDevices"), member(body, "Links", "PCIeDevices")):
                 await self._read_devices(value)
-        for uri, body in await self._resources.listed(self._system.get("PCIeFunctions")) or []:
+        for uri, body in await self._members(self._system.get("PCIeFunctions")):
             self._bus.add(uri, uri, body)
         oem = member(self._system, "Oem", "Hpe", "Links", "PCIDevices")
-        for uri, body in await self._resources.members(link(oem)) or []:
+        for uri, body in await self._members(oem):
             self._bus.add_hpe_device(uri, body)
         if not self._bus.is_complete:
             self._found.note(f"PCI devices: only the first {facts.MAX_PCI_DEVICES} are read")
@@ -360,23 +333,19 @@ class Walk:
         self.hardware.update(self._bus.hardware(self.hardware["gpus"]))
 
     async def _read_devices(self, value: t.Any) -> None:
-        for uri, body in await self._resources.listed(value) or []:
+        for uri, body in await self._members(value):
             given = body.get("PCIeFunctions") or member(body, "Links", "PCIeFunctions")
-            for function_uri, function in await self._resources.listed(given) or []:
+            for function_uri, function in await self._members(given):
                 self._bus.add(function_uri, uri, function, name_of(body.get("Name")))
 
     async def _read_network(self) -> None:
         ports = _Ports(self._bus, self._found)
-        for uri, body in (
-            await self._resources.members(link(self._system.get("EthernetInterfaces"))) or []
-        ):
+        for uri, body in await self._members(self._system.get("EthernetInterfaces")):
             ports.add(uri, body)
         for uri in await self._adapters():
             adapter = await self._tree.read(uri)
             if adapter is not None and not _is_absent(adapter):
-                functions = (
-                    await self._resources.members(link(adapter.get("NetworkDeviceFunctions"))) or []
-                )
+                functions = await self._members(adapter.get("NetworkDeviceFunctions"))
                 ports.add_adapter(adapter, functions)
         self.hardware["network_interfaces"] = ports.listed()
 
@@ -386,24 +355,22 @@ class Walk:
         for _uri, body in self._chassis:
             for uri in await self._tree.members(link(body.get("NetworkAdapters"))) or []:
                 uris[identity(uri)] = uri
-        for _uri, body in (
-            await self._resources.members(link(self._system.get("NetworkInterfaces"))) or []
-        ):
+        for _uri, body in await self._members(self._system.get("NetworkInterfaces")):
             for uri in links(member(body, "Links", "NetworkAdapter")):
                 uris.setdefault(identity(uri), uri)
         return list(uris.values())[:_MAX_READ]
 
     async def _read_disks(self) -> None:
         disks: dict[str, Result] = {}
-        controllers = await self._resources.members(link(self._system.get("Storage")))
+        controllers = await _resources(self._tree, self._system.get("Storage"))
         for _uri, body in controllers or []:
-            for uri, drive in await self._resources.listed(body.get("Drives")) or []:
+            for uri, drive in await self._members(body.get("Drives")):
                 _add_disk(disks, uri, drive)
         smart = await self._smart_storage()
         for uri, drive in smart or []:
             _add_disk(disks, uri, drive)
         if controllers is None and smart is None:
-            simple = await self._resources.members(link(self._system.get("SimpleStorage")))
+            simple = await _resources(self._tree, self._system.get("SimpleStorage"))
             for uri, body in simple or []:
                 for index, device in enumerate(objects(body.get("Devices"))[:_MAX_READ]):
                     _add_disk(disks, f"{uri}#{index}", device)
@@ -420,9 +387,8 @@ class Walk:
             return None
         found: list[Member] = []
         given = member(body, "Links", "ArrayControllers") or body.get("ArrayControllers")
-        for _uri, controller in await self._resources.members(link(given)) or []:
-            drives = member(controller, "Links", "PhysicalDrives")
-            found += await self._resources.members(link(drives)) or []
+        for _uri, controller in await self._members(given):
+            found += await self._members(member(controller, "Links", "PhysicalDrives"))
         return found
 
     async def _read_switch(self) -> None:
@@ -438,6 +404,22 @@ class Walk:
                 state = True if given in _ON else False if given in _OFF else None
                 self.hardware["sriov_enabled"] = state
                 return
+
+
+async def _resources(tree: Tree, value: t.Any) -> list[Member] | None:
+    """The present resources of a list of links, or of the collection behind a link; None without."""
+    is_list = isinstance(value, list)
+    entries = value if is_list else await tree.entries(link(value), "Members", expand=True)
+    if entries is None:
+        return None
+    found: dict[str, Object] = {}
+    for entry in entries[:_MAX_READ]:
+        uri = link(entry)
+        is_whole = isinstance(entry, dict) and len(entry) > 1
+        body = entry if is_whole else await tree.read(uri)
+        if uri and isinstance(body, dict) and not _is_absent(body):
+            found.setdefault(identity(uri), body)
+    return list(found.items())
 
 
 _PORT = ("ip", "ip6", "pci_id", "gigabits", "boots", "can_sriov")

@@ -18,7 +18,7 @@ from ...base.fields.strict import is_subdomain
 from ...base.json_types import Object
 from ...base.texts import shown
 from ...kube.client import MERGE_CONTENT_TYPE, Kube
-from ...nodeconfig.machine_of_node import Machines
+from ...nodeconfig.bare_metal import Machines
 from .planning import Answer, DesiredState, Observation, Send
 from .reset import PowerState, ResetAction
 from .system import ExpectedMachine

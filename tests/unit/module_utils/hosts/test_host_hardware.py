@@ -21,12 +21,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_hos
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import (
+    hosts_of_bmcs,
     manifest,
-    read_told,
     spec_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bare_metal import (
     redfish_endpoint,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware.walk import (
@@ -84,8 +84,8 @@ def told(
     at: datetime.datetime | None = None,
     labels: t.Mapping[str, str] = MappingProxyType({}),
 ) -> Host:
-    known, _findings = read_told(objects)
-    [host] = read_hosts([inspected(at, labels)], told=known).hosts
+    known, _findings = hosts_of_bmcs(objects)
+    [host] = read_hosts([inspected(at, labels)], of_bmcs=known).hosts
     return host
 
 
@@ -105,10 +105,10 @@ def test_what_a_bmc_told_completes_and_replaces_what_an_inspection_told() -> Non
 
 
 def test_a_host_without_inspection_has_all_facts_but_addresses_of_its_bmc() -> None:
-    known, _findings = read_told([stored()])
+    known, _findings = hosts_of_bmcs([stored()])
     bare = inspected()
     del bare["status"]["hardware"]
-    [host] = read_hosts([bare], told=known).hosts
+    [host] = read_hosts([bare], of_bmcs=known).hosts
     assert (host.hardware.processors.count, host.hardware.memory_mib) == (128, 262144)
     assert (host.hardware.has_qat, host.hardware.serial_number) == (True, "S1")
     assert [(port.mac, port.ip) for port in host.hardware.network_interfaces] == [(None, None)] * 2
@@ -155,10 +155,10 @@ def test_a_role_that_needs_quick_assist_goes_to_the_host_of_which_its_bmc_tells_
 
 
 def test_the_disks_of_an_operating_system_are_those_of_the_inspection() -> None:
-    known, _findings = read_told([stored()])
+    known, _findings = hosts_of_bmcs([stored()])
     host = inspected()
     host["status"]["hardware"]["storage"] = [{"name": "/dev/sda", "sizeBytes": 5}]
-    [read] = read_hosts([host], told=known).hosts
+    [read] = read_hosts([host], of_bmcs=known).hosts
     assert [disk.size_bytes for disk in read.hardware.disks or ()] == [5]
 
 
@@ -204,7 +204,7 @@ def test_facts_of_another_machine_of_the_same_name_are_a_finding_and_count_for_n
     ],
 )
 def test_a_defective_object_is_a_finding_and_changes_no_host(odd: t.Any) -> None:
-    known, findings = read_told([odd, stored()])
+    known, findings = hosts_of_bmcs([odd, stored()])
     assert findings
     assert known["metal3", "n-1"].hardware.memory_mib == 262144
 
