@@ -37,7 +37,7 @@ LAST_LINES = 30
 ERROR_LINES = 20
 ERROR = re.compile(r"\b(ERROR|FATAL|FAILED|Failed|fatal:|error:|Traceback)")
 # Gates that keep more than one processor busy; the niced `lab_build` counts as none.
-PROCESSORS = {"unit": 2, "generated": 2, "integration": 2, "generated_in_mass": 2, "lab_build": 0}
+PROCESSORS = {"unit": 2, "integration": 2, "generated_in_mass": 2, "lab_build": 0}
 NEED_THE_LAB = (
     "integration",
     "molecule",
