@@ -56,8 +56,9 @@ API_TESTS = (
     *("device_reconciliation", "dra_reconciliation", "dra_features", "rmd_pods", "main_job"),
     "scheduler_extender",
 )
-# The integration tests that take longest, longest first. Whatever starts late runs alone at the end.
-# The two about the operator stand apart: a computer runs one operator at a time.
+# The integration tests that take half a minute or more, the longest first: a worker that begins one
+# of them last leaves the other idle. Those that start the operator stand apart, because a computer
+# runs one operator at a time.
 LONG_TESTS = (
     *("sleep", "sleep_day", "rmd_role", "installed_collection", "operator", "main_job"),
     *("permissions", "observe", "sleep_playbooks", "operator_robustness", "cut_off_runs"),
