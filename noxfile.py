@@ -56,6 +56,16 @@ API_TESTS = (
     *("device_reconciliation", "dra_reconciliation", "dra_features", "rmd_pods", "main_job"),
     "scheduler_extender",
 )
+# The integration tests that take half a minute or more, the longest first: a worker that begins one
+# of them last leaves the other idle. Those that start the operator stand apart, because a computer
+# runs one operator at a time.
+LONG_TESTS = (
+    *("sleep", "sleep_day", "rmd_role", "installed_collection", "operator", "main_job"),
+    *("permissions", "observe", "sleep_playbooks", "operator_robustness", "cut_off_runs"),
+    *("lab_controlplane", "power_fleets", "provisioning", "without_predictor", "lab_power"),
+    *("shipped_limits", "power_limits", "kepler_addons", "lab_kepler", "kepler_reconciliation"),
+    *("operator_account", "host_agents"),
+)
 # Files for ansible-test: without tests, which are not plugins of the collection, and without YAML
 # files of several objects, which Ansible's rules refuse. Ruff and mypy check the files left out.
 USED = tuple(
@@ -271,8 +281,11 @@ def integration(session: nox.Session) -> None:
     # The longest gate comes first, because it waits now and then and narrow gates beside it do not.
     build_lab(session)
     # Each worker has its own lab; the tests of a file stay together because they share its set-up.
-    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
-    run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
+    # By default pytest-xdist begins with the files of most tests, and ends with long single ones.
+    options = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder", "-m", "not slow")
+    long = [f"tests/integration/test_{name}.py" for name in LONG_TESTS]
+    others = sorted({*map(str, Path("tests/integration").glob("test_*.py"))}.difference(long))
+    run_pytest(session, *options, *(session.posargs or [*long, *others]))
 
 
 @gate("test")
@@ -293,7 +306,7 @@ def unit(session: nox.Session) -> None:
     run(session, "coverage", "report", f"--data-file={data}")
 
 
-def run_generated(session: nox.Session, marks: str, **variables: str) -> None:
+def run_generated(session: nox.Session, marks: str, *options: str, **variables: str) -> None:
     """Tests with these marks, without coverage, which doubles their time."""
     files = [
         str(path)
@@ -302,13 +315,14 @@ def run_generated(session: nox.Session, marks: str, **variables: str) -> None:
         )
         if any(word in path.read_text() for word in UNCOVERED_WORDS)
     ]
-    options = ("--numprocesses=2", "--dist=worksteal", "-m", f"({marks}) and not slow")
-    run_pytest(session, *options, *session.posargs, *files, variables=variables)
+    selected = ("-m", f"({marks}) and not slow")
+    run_pytest(session, *options, *selected, *session.posargs, *files, variables=variables)
 
 
 @gate("test")
 def generated(session: nox.Session) -> None:
     """Large fleets, and all examples that tests generate in every run, the same in each."""
+    # In one process, which has room beside the integration tests.
     run_generated(session, "generated or large")
 
 
@@ -579,7 +593,8 @@ def generated_in_mass(session: nox.Session) -> None:
     factor = os.environ.get(FACTOR_VARIABLE) or MASS
     session.log(f"{SEED_VARIABLE}={seed} {FACTOR_VARIABLE}={factor} repeats these examples")
     session.posargs.append(f"--hypothesis-seed={seed}")
-    run_generated(session, "generated", **{SEED_VARIABLE: seed, FACTOR_VARIABLE: factor})
+    variables = {SEED_VARIABLE: seed, FACTOR_VARIABLE: factor}
+    run_generated(session, "generated", "--numprocesses=2", "--dist=worksteal", **variables)
 
 
 @gate("test-deep")

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import typing as t
 
 import pytest
 
@@ -33,6 +35,25 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # A shell starts background processes with SIGINT ignored, but tests send it all the same.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> t.Generator[None, object, object]:
+    """Keep the garbage collector away from modules and tests, which all stay until the end.
+
+    It would visit them again and again: that was nearly a third of the time of their collection.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    # Frozen objects would outlive the extensions that made them.
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

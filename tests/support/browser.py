@@ -29,8 +29,9 @@ def violations(page: Page) -> list[Any]:
     """axe-core's findings, by rule and place."""
     script = importlib.resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
     page.add_script_tag(content=script)
+    # Without what passed, which nobody reads, a long page takes a third less time.
     found: list[Any] = page.evaluate(
-        "axe.run().then(result => result.violations.map(rule =>"
+        "axe.run({resultTypes: ['violations']}).then(result => result.violations.map(rule =>"
         " [rule.id, rule.nodes.length, rule.nodes[0].failureSummary, rule.nodes[0].html]))"
     )
     return found

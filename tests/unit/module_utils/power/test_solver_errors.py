@@ -78,7 +78,8 @@ def test_a_program_on_which_the_solver_gives_up_ends_column_generation_alone(
         return solve(model, limits)
 
     monkeypatch.setattr(GrowingModel, "solve", give_up)
-    result = place(placement_task(0, Size(30, 300, 0.5, 12, "rows", "memory")))
+    given = placement_task(0, Size(12, 60, 0.5, 8, "rows", "memory"))
+    result = place({**given, "time_limit": 2.0})
     assert rounds <= 0
     assert result["unplaced"] == []
     assert result["watts"]["after"] >= result["watts"]["lower_bound"]
