@@ -164,7 +164,9 @@ def _domain(limit: Limit, by_name: t.Mapping[str, Node], limited: Limited) -> Po
     beside = sum(
         max(0.0, limited.watts.get(name, 0.0) - _predicted(by_name[name])) for name in limit.nodes
     )
-    return PowerDomain(*limit, beside)
+    if limit.kind == "inlet":
+        raise AssertionError
+    return PowerDomain(limit.kind, limit.name, limit.nodes, limit.watts, beside)
 
 
 def _closed_by_power(

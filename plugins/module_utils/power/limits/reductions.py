@@ -26,8 +26,8 @@ MARGIN_CELSIUS = 2.0
 _COLDEST_CELSIUS, _HOTTEST_CELSIUS = 0.0, 70.0
 # An inlet that is hotter than all others of its rack by more tells of its machine, not of the rack.
 ODD_CELSIUS = 15.0
-# Less power helps if the inlet fell by this before the power fell by that share.
-_COOLER_CELSIUS, _FAIR_SHARE = 1.0, 0.2
+# Less power helps if the inlet fell by this, which no rounding makes, until it fell by that share.
+_COOLER_CELSIUS, _FAIR_SHARE = 2.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ def next_reduction(
         return before
     if not reading.is_held or before.watts >= before.first_watts:
         return None
-    return _changed(before, (1 + STEP) * before.watts, now)
+    return _changed(before, round((1 + STEP) * before.watts, 1), now)
 
 
-def rack_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[str]]:
+def hottest_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[str]]:
     """The node with the hottest inlet that counts for its rack, and nodes whose inlets do not."""
     counted = {
         name: celsius
@@ -98,7 +98,7 @@ def rack_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[str
 
 
 def _lowered(watts: float, reading: RackReading) -> float:
-    return max(reading.floor_watts, (1 - STEP) * watts)
+    return round(max(reading.floor_watts, (1 - STEP) * watts), 1)
 
 
 def _changed(before: Reduction, watts: float, now: datetime.datetime) -> Reduction:

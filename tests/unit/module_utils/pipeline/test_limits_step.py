@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings 
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_record import (
     Cap,
     LimitsRecord,
-    NodeEntry,
+    Entry,
     TakenOver,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
@@ -713,13 +713,13 @@ def test_a_write_whose_answer_was_lost_is_no_write_of_another_run(rack: Rack) ->
     first, repeated = records
     for record in records:
         record.read()
-    given = {"n1": NodeEntry(Cap(300.0, owner="playbook"))}
+    given = {"n1": Entry(Cap(300.0, owner="playbook"))}
     first.write(given)
     repeated.write(given)
     assert set(rack.recorded) == {"n1"}
-    repeated.write({"n1": NodeEntry()})
+    repeated.write({"n1": Entry()})
     with pytest.raises(TakenOver, match="the limits of n1"):
-        first.write({"n1": NodeEntry(Cap(290.0, owner="playbook"))})
+        first.write({"n1": Entry(Cap(290.0, owner="playbook"))})
     assert rack.recorded == {}
 
 
@@ -727,7 +727,7 @@ def test_caps_on_5000_nodes_fit_a_config_map() -> None:
     """The API server refuses a ConfigMap of more than 1 MiB, and no machine would get a cap."""
     name = "worker-04999.rack-0123.hall-2.datacenter-1.example.com"
     cap = Cap(345.0, owner="PowerFleet wattwise-system/production-hall-2")
-    entry = NodeEntry(cap, datetime.datetime.now(datetime.UTC), "fleet")
+    entry = Entry(cap, datetime.datetime.now(datetime.UTC), "fleet")
     assert 5_000 * len(name + entry.as_text()) < 2**20
 
 
@@ -736,10 +736,10 @@ def test_an_old_eviction_is_forgotten_also_where_no_run_has_the_node_any_more() 
     now = datetime.datetime.now(datetime.UTC)
     old, cap = now - datetime.timedelta(hours=2), Cap(300.0, owner="PowerFleet shop/other")
     entries = {
-        "gone": NodeEntry(evicted_at=old),
-        "recent": NodeEntry(evicted_at=now),
-        "theirs": NodeEntry(cap, old),
+        "gone": Entry(evicted_at=old),
+        "recent": Entry(evicted_at=now),
+        "theirs": Entry(cap, old),
     }
     run: t.Any = SimpleNamespace(context=Context(now=lambda: now), owner="PowerFleet shop/ours")
     cluster: t.Any = SimpleNamespace(node_names=frozenset({"n1"}))
-    assert step._concerned(run, cluster, entries) == {"gone": NodeEntry()}
+    assert step._concerned(run, cluster, entries) == {"gone": Entry()}

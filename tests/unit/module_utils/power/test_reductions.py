@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.reducti
     RackReading,
     Reduction,
     next_reduction,
-    rack_inlet,
+    hottest_inlet,
 )
 from support.examples import each_seed
 
@@ -33,9 +33,10 @@ LIMIT = 32.0
 MINUTE = datetime.timedelta(minutes=1)
 
 
-def reading(celsius: float, watts: float = 1000.0, minutes: float = 0.0, **more: object) -> RackReading:
-    given = RackReading(celsius, NOW + minutes * MINUTE, watts, 400.0, True)
-    return given._replace(**more)
+def reading(
+    celsius: float, watts: float = 1000.0, minutes: float = 0.0, is_held: bool = True
+) -> RackReading:
+    return RackReading(celsius, NOW + minutes * MINUTE, watts, 400.0, is_held)
 
 
 def after(before: Reduction | None, given: RackReading) -> Reduction | None:
@@ -87,8 +88,8 @@ def test_a_floor_above_the_present_power_raises_nothing() -> None:
 
 def test_power_helps_until_a_fifth_of_it_left_the_inlet_as_warm_as_before() -> None:
     assert begun(801.0).helps(40.0)
-    assert not begun(800.0).helps(33.5)
-    assert begun(800.0).helps(33.0)
+    assert not begun(800.0).helps(32.5)
+    assert begun(800.0).helps(32.0)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_power_helps_until_a_fifth_of_it_left_the_inlet_as_warm_as_before() -> N
 def test_odd_sensors_do_not_count_for_their_rack(
     inlets: dict[str, float], hottest: str | None, left_out: set[str]
 ) -> None:
-    assert rack_inlet(inlets) == (hottest, left_out)
+    assert hottest_inlet(inlets) == (hottest, frozenset(left_out))
 
 
 @dataclass
@@ -187,18 +188,21 @@ def test_a_room_above_the_limit_takes_a_rack_to_its_floor_by_rare_steps(seed: in
     rack = room_of(source, LIMIT + source.uniform(1, 10))
     # Its air comes from the room, so that less power cools nothing.
     rack.recirculation_kelvin, rack.celsius = 0.4, rack.room_celsius + 0.4
-    since, before = None, None
+    since: datetime.datetime | None = None
+    before: Reduction | None = None
     for minute in range(6 * 60):
         now = NOW + minute * MINUTE
         rack.run(now)
-        assert rack.reduction is not None
-        assert rack.reduction.watts >= rack.floor_watts - 1e-6
-        if before is not None and rack.reduction.watts != before:
+        found = rack.reduction
+        assert found is not None
+        assert found.watts >= rack.floor_watts - 0.1
+        if before is not None and found.watts != before.watts:
             assert since is None or now - since >= SETTLING
             since = now
-        before = rack.reduction.watts
-    assert before == pytest.approx(rack.floor_watts)
-    assert not rack.reduction.helps(round(rack.celsius))
+        before = found
+    assert before is not None
+    assert before.watts == pytest.approx(rack.floor_watts, abs=0.1)
+    assert not before.helps(round(rack.celsius))
 
 
 @each_seed(20)
@@ -206,8 +210,8 @@ def test_caps_and_reductions_end_after_the_heat(seed: int) -> None:
     rack = room_of(random.Random(seed), LIMIT)
     for minute in range(60):
         rack.run(NOW + minute * MINUTE)
-    assert rack.reduction is not None
-    held = rack.watts
+    held, reduced = rack.watts, rack.reduction
+    assert reduced is not None
     rack.room_celsius = 10.0
     powers = []
     for minute in range(60, 8 * 60):
