@@ -71,7 +71,9 @@ class Domains:
         places = {one.name: index for index, one in enumerate(self.limits) if one.kind == "inlet"}
         for rack in self.racks:
             limit = Limit("inlet", rack.name, rack.nodes, 0.0)
-            state = "unknown" if rack.state == "within" and rack.name in self._unread else rack.state
+            state = (
+                "unknown" if rack.state == "within" and rack.name in self._unread else rack.state
+            )
             yield {
                 **self._domain(limit, places.get(rack.name), told, state),
                 "limit_watts": None if rack.reduction is None else rack.reduction.watts,

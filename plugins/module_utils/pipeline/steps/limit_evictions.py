@@ -41,7 +41,7 @@ from ...scheduling.pod_reader import (
     is_finished,
     priority_of,
 )
-from ..limits_record import Entries, LimitsRecord, Entry, TakenOver
+from ..limits_record import Entries, Entry, LimitsRecord, TakenOver
 from ..options import of_module
 from ..run import Run
 from .capping import CapChanges, Capping

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import random
 from dataclasses import dataclass, replace
@@ -23,12 +24,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.reducti
     STEP,
     RackReading,
     Reduction,
-    next_reduction,
     hottest_inlet,
+    next_reduction,
 )
 from support.examples import each_seed
 
-NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 LIMIT = 32.0
 MINUTE = datetime.timedelta(minutes=1)
 
@@ -174,10 +175,12 @@ def test_reductions_settle_at_the_limit_and_never_oscillate(seed: int) -> None:
     for minute in range(12 * 60):
         rack.run(NOW + minute * MINUTE)
         watts.append(None if rack.reduction is None else rack.reduction.watts)
-    changes = [(a, b) for a, b in zip(watts, watts[1:]) if a is not None and b is not None and a != b]
+    changes = [
+        (a, b) for a, b in itertools.pairwise(watts) if a is not None and b is not None and a != b
+    ]
     assert all(1 - STEP - 0.01 <= b / a <= 1 + STEP + 1e-9 for a, b in changes)
-    turns = [x for x in zip(changes, changes[1:]) if (x[0][1] > x[0][0]) != (x[1][1] > x[1][0])]
-    assert len(turns) <= 2, watts
+    directions = [b > a for a, b in changes]
+    assert sum(one != other for one, other in itertools.pairwise(directions)) <= 2, watts
     assert len(set(watts[-4 * 60 :])) == 1, watts[-4 * 60 :]
     assert rack.celsius <= LIMIT + 0.5
 
