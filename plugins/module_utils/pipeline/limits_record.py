@@ -87,6 +87,12 @@ class Entry:
     def __bool__(self) -> bool:
         return any(one is not None for one in (self.cap, self.evicted_at, self.reduced))
 
+    @property
+    def owner(self) -> str:
+        """The owner of the cap or the reduction; empty without one."""
+        found = self.cap or self.reduced
+        return "" if found is None else found.owner
+
     def at(self, now: datetime.datetime) -> Entry:
         """The entry without an eviction that was long ago."""
         is_old = self.evicted_at is not None and self.evicted_at <= now - _FORGOTTEN_AFTER

@@ -90,13 +90,16 @@ def _entries(run: Run, cluster: Cluster, record: LimitsRecord) -> Entries:
 def _concerned(run: Run, cluster: Cluster, entries: Entries) -> Entries:
     """The entries of the run's nodes, and others whose owner it is, or that are over."""
     names, now = cluster.node_names, run.context.now()
-    return {
-        name: entry
-        for name, entry in ((name, entry.at(now)) for name, entry in entries.items())
-        if not entry
-        or run.owner in (entry.cap and entry.cap.owner, entry.reduced and entry.reduced.owner)
-        or (entry.reduced is None and (names is None or name in names))
-    }
+
+    def is_concerned(name: str, entry: Entry) -> bool:
+        if not entry or entry.owner == run.owner:
+            return True
+        if entry.reduced is not None or entry.owner in run.other_owners:
+            return False
+        return names is None or name in names
+
+    found = {name: entry.at(now) for name, entry in entries.items()}
+    return {name: entry for name, entry in found.items() if is_concerned(name, entry)}
 
 
 def _change(
