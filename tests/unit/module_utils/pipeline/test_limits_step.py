@@ -37,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps impor
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control import limiting
 from lab.embedded import EmbeddedLab, embedded_lab
 from support.binding_api import pod
+from support.limited_cluster import RECORD
 from support.limited_rack import Json, Rack, limited_rack, with_pods
 
 
@@ -436,6 +437,26 @@ def test_a_pod_that_a_budget_keeps_leaves_the_eviction_of_the_others(rack: Rack)
     assert "a PodDisruptionBudget forbids the eviction" in error["detail"]
 
 
+def test_within_all_limits_no_run_looks_for_pods_to_evict(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_pods(rack, low=0)
+    looked = 0
+
+    def look(*given: t.Any) -> t.Any:
+        nonlocal looked
+        looked += 1
+        return source_of_snapshot(*given)
+
+    source_of_snapshot = limit_evictions.source_of_snapshot
+    monkeypatch.setattr(limit_evictions, "source_of_snapshot", look)
+    rack.run(evicting(1.1 * rack.total))
+    assert looked == 0
+    assert rack.cluster.asked == [("GET", f"{RECORD}/wattwise-limits")]
+    rack.run(evicting(0.9 * rack.total, "dry_run"))
+    assert looked == 1
+
+
 def test_the_next_run_waits_for_readings_that_show_the_evictions(rack: Rack) -> None:
     with_pods(rack, one=0, two=0, three=0)
     setting = evicting(rack.total - 30.0)
@@ -569,6 +590,27 @@ def test_an_old_eviction_is_forgotten_also_where_no_run_has_the_node_any_more() 
         "recent": Entry(evicted_at=now),
         "theirs": Entry(cap, old),
     }
-    run: t.Any = SimpleNamespace(context=Context(now=lambda: now), owner="PowerFleet shop/ours")
-    cluster: t.Any = SimpleNamespace(node_names=frozenset({"n1"}))
-    assert step._concerned(run, cluster, entries) == {"gone": Entry()}
+    assert concerned(entries, now, {"n1"}) == {"gone": Entry()}
+
+
+OURS, OTHER, GONE = (f"PowerFleet shop/{name}" for name in ("ours", "other", "gone"))
+
+
+def concerned(
+    entries: dict[str, Entry], now: datetime.datetime, names: t.Collection[str]
+) -> dict[str, Entry]:
+    """The entries of a run that brings back machines, while another fleet lives."""
+    run: t.Any = SimpleNamespace(
+        context=Context(now=lambda: now), owner=OURS, other_owners=frozenset({OTHER})
+    )
+    cluster: t.Any = SimpleNamespace(node_names=frozenset(names))
+    return step._concerned(run, cluster, entries)
+
+
+def test_caps_of_an_abandoned_machine_end_by_their_owner_or_by_anyone_if_it_is_gone() -> None:
+    """A machine that sleeps without a fleet is brought back by any of them."""
+    now = datetime.datetime.now(datetime.UTC)
+    owners = {"abandoned": OTHER, "orphaned": GONE, "own": OURS, "elsewhere": GONE}
+    entries = {name: Entry(Cap(300.0, owner=owner)) for name, owner in owners.items()}
+    names = {"abandoned", "orphaned"}
+    assert set(concerned(entries, now, names)) == {"orphaned", "own"}
