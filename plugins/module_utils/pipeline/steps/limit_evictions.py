@@ -20,8 +20,8 @@ from ...base.context import Result
 from ...base.errors import ApiError
 from ...base.json_types import Object
 from ...eviction import eviction
-from ...eviction.departures import Departure, evict_pods
-from ...eviction.evictions import Fate
+from ...eviction.departures import evict_pods
+from ...eviction.evictions import Departure, Fate
 from ...kube.events import Event
 from ...kube.lease import LeaseHeld, LeaseLost
 from ...nodeconfig.readings import Readings

@@ -34,6 +34,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps impor
     limit_evictions,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import limits as step
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import source_of_snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control import limiting
 from lab.embedded import EmbeddedLab, embedded_lab
 from support.binding_api import pod
@@ -448,7 +449,6 @@ def test_within_all_limits_no_run_looks_for_pods_to_evict(
         looked += 1
         return source_of_snapshot(*given)
 
-    source_of_snapshot = limit_evictions.source_of_snapshot
     monkeypatch.setattr(limit_evictions, "source_of_snapshot", look)
     rack.run(evicting(1.1 * rack.total))
     assert looked == 0
