@@ -34,6 +34,8 @@ from .cluster import Cluster
 _LOST = 1.05
 # A failure after which a BMC may have accepted the limit.
 _UNCLEAR = ("unreachable", "timeout", "server_error", "malformed")
+# A failure to reach a BMC.
+_SILENT = ("unreachable", "timeout")
 _TIMEOUT = 60.0
 
 
@@ -193,6 +195,13 @@ class Capping:
         changes = [LimitChange(self.machines[name]) for name in names]
         result = limiting.limit_machines(changes, self.options, self.context)
         self.errors += result["errors"]
+        silent = [one["name"] for one in result["errors"] if one["reason"] in _SILENT]
+        if silent:
+            more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            self.context.warn(
+                f"The BMCs of {min(silent)}{more} did not answer, so that these machines get no new "
+                "cap; this host asks BMCs itself, and never a gateway that reads them"
+            )
         return {one["name"]: one for one in result["limits"]}
 
     def is_lost(self, name: str, watts: float) -> bool:

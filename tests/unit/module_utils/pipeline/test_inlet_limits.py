@@ -212,6 +212,19 @@ def test_a_cap_that_is_refused_leaves_the_rest_to_evictions(rack: Rack) -> None:
     assert (rack.caps, rack.cluster.evicted) == ({}, ["low"])
 
 
+def test_a_machine_that_only_a_gateway_reaches_gets_no_cap_and_is_told(rack: Rack) -> None:
+    """Its reading came from the gateway; the BMC does not answer this host."""
+    far = rack.names[0]
+    rack.lab.admin("POST", "/faults", [{"kind": "dead-bmc", "node": far}])
+    try:
+        rack.run(inlet())
+    finally:
+        rack.lab.admin("DELETE", "/faults")
+    assert far not in rack.caps and rack.caps
+    assert f"The BMCs of {far} did not answer" in rack.warnings[0]
+    assert "never a gateway" in rack.warnings[0]
+
+
 def test_a_reduced_rack_takes_no_pod(rack: Rack) -> None:
     rack.run(inlet())
     given = {"host": rack.host, "steps": ["limits"], "run_dir": str(rack.folder), "limits": inlet()}
