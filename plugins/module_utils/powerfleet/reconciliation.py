@@ -238,8 +238,7 @@ def _undo_all(
 ) -> _Undone:
     """Bring back the machines of the fleet among fleets, the first of which owns a node.
 
-    Machines that are abandoned among the ``living`` fleets come back, too; caps
-    that others of these gave them stay.
+    Machines that are abandoned among the ``living`` fleets come back, too, but for others' caps.
     """
     division, problem = _Division(fleets), ""
     now = run.context.now().timestamp()
@@ -267,8 +266,7 @@ def _undo_all(
     left = _left_by(found, division.nodes)
     summary = waking.log.summary
     parts = {"sleep": sleep_of(fleet, summary), "limits": limits_of(fleet, summary)}
-    capped = (summary.get("limiting") or {}).get("capped", ())
-    return _Undone(parts, left, capped, problem)
+    return _Undone(parts, left, member(summary, "limiting", "capped") or (), problem)
 
 
 def _other_owners(fleet: PowerFleet, living: t.Iterable[PowerFleet]) -> frozenset[str]:

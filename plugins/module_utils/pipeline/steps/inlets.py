@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
+from ...base.context import Parameters
 from ...nodeconfig.readings import Readings, fresh_values
 from ...power.limits.domains import Limit, by_rack
 from ...power.limits.options import PowerLimits, limit_of
@@ -153,12 +154,17 @@ def _reduction(
     return next_reduction(before, reading, rack.limit_celsius, now)
 
 
-def reductions(racks: t.Iterable[RackInlet], entries: Entries, owner: str) -> Entries:
+def reductions(
+    racks: t.Iterable[RackInlet], entries: Entries, owner: str, options: Parameters
+) -> Entries:
     """The entries of the owner's racks, empty ones for those that are reduced no more."""
     ended = {key: Entry() for key, one in entries.items() if one.reduced is not None}
-    reduced = (
-        RackReduction(one.name, owner, one.reduction) for one in racks if one.reduction is not None
-    )
+    carries_out = "on" in (options["cap"], options["evict"])
+    reduced = [
+        RackReduction(one.name, owner, one.reduction)
+        for one in racks
+        if carries_out and one.reduction is not None
+    ]
     return {**ended, **{one.key: Entry(reduced=one) for one in reduced}}
 
 

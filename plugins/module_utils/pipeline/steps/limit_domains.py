@@ -111,13 +111,14 @@ class Domains:
                 f"The {title} draws {domain['watts']:,.0f} W, above its limit of "
                 f"{domain['limit_watts']:,.0f} W; {covered[mode]}{left}"
             )
-        above = (
-            f"The {title} has {domain['celsius']:.0f} °C, above its limit of "
-            f"{domain['limit_celsius']:g} °C"
-        )
+        now, limit = domain["celsius"], domain["limit_celsius"]
         if domain["limit_watts"] is None:
-            return f"{above}; limits.cap and limits.evict are off"
+            return (
+                f"The {title} has {now:.0f} °C, above its limit of {limit:g} °C; nothing reduces its "
+                "power"
+            )
         return (
-            f"{above}, so that the rack may draw {domain['limit_watts']:,.0f} W of its "
-            f"{domain['watts']:,.0f} W; {covered[mode]}{left}"
+            f"The inlet of rack {domain['name']} has {now:.0f} °C, above its limit of {limit:g} °C, so "
+            f"that the rack may draw {domain['limit_watts']:,.0f} W of its {domain['watts']:,.0f} W; "
+            f"{covered[mode]}{left}"
         )

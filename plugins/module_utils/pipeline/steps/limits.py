@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ...base.context import Context, Result
+from ...base.context import Context, Parameters, Result
 from ...base.errors import WattwiseError
 from ...nodeconfig.readings import Readings, fresh_values
 from ...power.limits.caps import CapPlan
@@ -42,27 +42,22 @@ def keep_limits(
     Raises ApiError, and InvalidInput for a record that is not readable.
     """
     options, mode = run.options["limits"], run.options["limits"]["cap"]
-    limits = PowerLimits.of(options)
+    has_limits = bool(PowerLimits.of(options))
     record = LimitsRecord(run.kube, run.options["lease_namespace"])
     entries = _entries(run, cluster, record)
     caps = {name: one.cap for name, one in entries.items() if one.cap is not None}
-    if not limits and not entries:
+    if not has_limits and not entries:
         return
     with run.log.step("limits") as (step, context):
         capping = Capping.of(run, cluster, caps, context)
         found, racks, plan = list[Limit](), list[RackInlet](), CapPlan()
-        if limits:
-            capping.watts = fresh_values(readings(), "power_watts")
-            is_active = mode != "off" or options["evict"] != "off"
-            racks = rack_inlets(capping, limits, entries, readings(), curves, is_active)
-            found = [*capping.limits(limits), *(one.limit for one in racks if one.limit)]
-            plan = capping.plan_without(found) if mode == "off" else capping.plan(found, curves())
+        if has_limits:
+            found, racks, plan = _judged(options, capping, entries, readings(), curves)
         changes = CapChanges(capping, plan)
         _warn_of_stuck(capping, mode)
         result = _NOTHING
         if mode != "dry_run":
-            reduced = racks if mode == "on" or options["evict"] == "on" else ()
-            entries.update(reductions(reduced, entries, run.owner))
+            entries.update(reductions(racks, entries, run.owner, options))
             result = _change(run, capping, changes, record, entries)
         told = NO_EVICTIONS
         if plan.above and options["evict"] != "off" and not changes.is_taken_over:
@@ -76,6 +71,24 @@ def keep_limits(
         step.counts["evictions"] = len(told.evictions)
         run.log.diff += result["diff"]
         _tell(run, capping, changes, domains, told)
+
+
+def _judged(
+    options: Parameters,
+    capping: Capping,
+    entries: Entries,
+    readings: Readings,
+    curves: t.Callable[[], Curves],
+) -> tuple[list[Limit], list[RackInlet], CapPlan]:
+    """The limits in W, the racks with an inlet limit, and the caps that both need."""
+    limits, mode = PowerLimits.of(options), options["cap"]
+    capping.watts = fresh_values(readings, "power_watts")
+    is_active = mode != "off" or options["evict"] != "off"
+    racks = rack_inlets(capping, limits, entries, readings, curves, is_active)
+    found = [*capping.limits(limits), *(one.limit for one in racks if one.limit)]
+    if mode == "off":
+        return found, racks, capping.plan_without(found)
+    return found, racks, capping.plan(found, curves())
 
 
 def _entries(run: Run, cluster: Cluster, record: LimitsRecord) -> Entries:

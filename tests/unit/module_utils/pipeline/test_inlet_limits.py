@@ -107,7 +107,7 @@ def test_dry_runs_tell_the_first_step_and_write_nothing(rack: Rack, context: Jso
 def test_with_all_remedies_off_an_inlet_is_only_told(rack: Rack) -> None:
     found = rack.run(inlet(cap="off"))
     assert (domain_of(found)["state"], domain_of(found)["limit_watts"]) == ("above", None)
-    assert rack.warnings[-1].endswith("limits.cap and limits.evict are off")
+    assert rack.warnings[-1].endswith("nothing reduces its power")
     assert rack.recorded == {}
 
 
