@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_record import rack_key
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run import Run
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps.place import limited
@@ -142,6 +143,16 @@ def test_the_inlet_of_a_machine_that_sleeps_does_not_count(rack: Rack) -> None:
     rack.inlets = {rack.names[0]: 44.0, rack.names[1]: 30.0, rack.names[2]: 30.0}
     found = domain_of(rack.run(inlet()))
     assert (found["state"], found["celsius"], rack.caps) == ("within", 30.0, {})
+
+
+@pytest.mark.parametrize("field", ["watts", "first_watts", "first_celsius", "changed_at"])
+def test_a_reduction_that_cannot_be_read_is_not_replaced(rack: Rack, field: str) -> None:
+    rack.run(inlet())
+    entry = rack.recorded[KEY]
+    rack.cluster.change_record({KEY: json.dumps({**entry, field: None})})
+    with pytest.raises(InvalidInput, match="wattwise-limits is not readable"):
+        rack.run(inlet())
+    rack.cluster.change_record({KEY: json.dumps(entry)})
 
 
 def test_caps_end_with_the_inlet_limit(rack: Rack) -> None:
