@@ -545,16 +545,21 @@ options:
         type: dict
         default: {}
       inlet_celsius:
-        description: Inlet temperature in °C above which a rack takes no new pod, by the same labels
-          as O(limits.rack_watts). The hottest machine of the rack counts. V(*) stands for all other
-          racks.
+        description:
+          - Inlet temperature in °C above which a rack takes no new pod, by the same labels as
+            O(limits.rack_watts). The hottest machine of the rack counts. V(*) stands for all other
+            racks.
+          - While a rack is above it, the step V(limits) lowers what its machines may draw by 5 %
+            every 5 minutes, and raises it every 10 minutes once the inlet is below the limit by 2
+            °C.
         type: dict
         default: {}
       cap:
         description:
-          - What the step V(limits) does while machines draw more than a limit in W. V(dry_run) says
-            which machines it would cap. V(on) caps them by their BMCs, and removes the caps later.
-            V(off) removes all caps that the step has set.
+          - What the step V(limits) does while machines draw more than a limit in W, or than their
+            rack may draw for O(limits.inlet_celsius). V(dry_run) says which machines it would cap.
+            V(on) caps them by their BMCs, and removes the caps later. V(off) removes all caps that
+            the step has set.
           - Machines whose pods have the lowest priority give first; those of equal priority share
             by their power above the floor. The floor is 1.1 times the idle power of the curve, or
             the least limit of the BMC. Caps aim at 98 % of the limit.
@@ -566,10 +571,12 @@ options:
         choices: ['off', dry_run, 'on']
       evict:
         description:
-          - What the step V(limits) does while machines draw more than a limit in W that no cap
-            covers, also because O(limits.cap) is V(off). V(dry_run) says which pods would be
-            evicted. V(on) evicts them; their replacements wait for the next plan. V(off) evicts no
-            pod for a limit.
+          - What the step V(limits) does while machines draw more than a limit in W, or than their
+            rack may draw for O(limits.inlet_celsius), that no cap covers, also because
+            O(limits.cap) is V(off). V(dry_run) says which pods would be evicted. V(on) evicts them;
+            their replacements wait for the next plan. V(off) evicts no pod for a limit. No pod
+            leaves for an inlet that did not fall by 2 °C while the power of its rack fell by a
+            fifth.
           - Caps come first, so that with O(limits.cap=dry_run) evictions are only told.
           - Pods leave that rebalancing could move, within their disruption budgets; the lowest
             priority first, of these best-effort before burstable before guaranteed pods.

@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import A
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_record import NAME
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps.capping import CapChanges
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
 from lab.process import wait_until
 from support.fleet_of_machines import FleetOfMachines
@@ -181,6 +182,55 @@ def test_caps_are_set_found_again_and_removed_when_the_limit_goes(
     status = fleet.kube.get(fleet.path)["status"]
     assert "limits" not in status
     assert "finalizers" not in fleet.kube.get(fleet.path)["metadata"]
+
+
+def test_a_cap_of_a_run_that_was_killed_ends_although_its_limit_is_gone(
+    fleet: FleetOfMachines, sleeping: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends between the cap and the status, which never knows of it."""
+
+    def killed(changes: CapChanges) -> t.Any:
+        carry_out(changes)
+        raise KeyboardInterrupt
+
+    set_limits(fleet, fleetWatts=round(0.9 * measured(fleet)), cap="on")
+    carry_out = CapChanges.carry_out
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(CapChanges, "carry_out", killed)
+        fleet.run()
+    assert caps(sleeping)
+    found = fleet.kube.get(fleet.path)
+    assert not found["status"]["limits"]["capped"]
+    assert found["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
+    fleet.patch({"spec": {"limits": None}})
+    fleet.run()
+    assert caps(sleeping) == {}
+    assert not fleet.kube.get(RECORD).get("data")
+    assert "finalizers" not in fleet.kube.get(fleet.path)["metadata"]
+
+
+def test_a_rack_above_its_inlet_limit_is_reduced_until_the_limit_goes(
+    fleet: FleetOfMachines, sleeping: SleepingLab
+) -> None:
+    measured(fleet)
+    set_limits(fleet, fleetWatts=0, inletCelsius={"*": 10}, cap="on")
+    fleet.run()
+    capped = caps(sleeping)
+    assert capped, fleet.warnings
+    domains = limits_of(fleet)["domains"]
+    assert {(one["kind"], one["state"], one["limitCelsius"]) for one in domains} == {
+        ("inlet", "above", 10.0)
+    }
+    assert all(one["celsius"] > 10 and one["limitWatts"] < one["watts"] for one in domains)
+    assert "above its limit of 10 °C" in fleet_events(fleet)["InletLimitExceeded"]
+    assert any(name.startswith("rack_") for name in fleet.kube.get(RECORD)["data"])
+    # The next run is too early for the next step, and changes nothing.
+    fleet.run()
+    assert caps(sleeping) == capped
+    set_limits(fleet, inletCelsius=None)
+    fleet.run()
+    assert caps(sleeping) == {}
+    assert not fleet.kube.get(RECORD).get("data")
 
 
 def fleet_events(fleet: FleetOfMachines) -> dict[str, str]:

@@ -41,7 +41,7 @@ from lab.machines import build_machines
 from lab.physics import Truth
 from lab.state import LabSettings, LabState
 from support import observing, promql
-from support.power_fleets import LIMITING, SLEEP, fleet, manifest, outcome
+from support.power_fleets import INLET, LIMITING, SLEEP, fleet, manifest, outcome
 from support.promtool import Expectation, lint, promtool, samples, unmet
 from support.snapshots import with_targets
 
@@ -147,7 +147,7 @@ def served(runs: Path) -> str:
         summary={
             **{"configured": 4, "fresh": 3, "stale": 1, "failed": 1, "gap": 0.25},
             "limits": [{"kind": "rack", "name": "r1", "limit_watts": 4e3, "watts_after": 3950.5}],
-            "limiting": LIMITING,
+            "limiting": {**LIMITING, "domains": [*LIMITING["domains"], INLET]},
             "sleep": SLEEP,
         },
         unplaced=[{}, {}],

@@ -18,12 +18,14 @@ RECORD = "/api/v1/namespaces/kube-system/configmaps"
 class LimitedCluster(Cluster):
     """``record`` is the ConfigMap, ``refused`` are pods whose eviction a budget forbids.
 
-    ``intrude`` is called before each write of the record, for a write of another run.
+    ``intrude`` is called before each write of the record, for a write of another run. ``asked`` are
+    the requests.
     """
 
     record: Json | None = None
     refused: set[str] = field(default_factory=set)
     evicted: list[str] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)
     writes: int = 0
     intrude: t.Callable[[], None] = lambda: None
 
@@ -41,6 +43,7 @@ class LimitedCluster(Cluster):
 
     def _serve_limits(self, asked: Asked, _its: Cluster) -> Reply | None:
         path = asked.path.partition("?")[0]
+        self.asked.append((asked.method, path))
         if path.startswith(RECORD):
             return self._serve_record(asked)
         if path.endswith("/eviction"):

@@ -71,6 +71,18 @@ LIMITING: Json = {
         },
     ],
 }
+INLET: Json = {
+    "kind": "inlet",
+    "name": "r1",
+    "limit_watts": 3900.0,
+    "limit_celsius": 32.0,
+    "celsius": 34.4,
+    "watts": 3880.0,
+    "state": "above",
+    "uncovered_watts": 0.0,
+    "capped": 2,
+    "evicted": 0,
+}
 SLEEP: Json = {
     "mode": "on",
     "awake": 3,

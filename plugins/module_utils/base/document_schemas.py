@@ -266,6 +266,7 @@ _COMPARED = _record(
 )
 # The nodes that a limit is for; the fleet has no name.
 _DOMAIN: t.Mapping[str, Schema] = {"kind": {"enum": ["node", "rack", "fleet"]}, "name": _TEXT}
+_LIMITED = {**_DOMAIN, "kind": {"enum": ["node", "rack", "fleet", "inlet"]}}
 _POWER_LIMIT = _record(
     {
         **_DOMAIN,
@@ -452,14 +453,16 @@ SCHEMAS: dict[str, Schema] = {
             "domains": _list(
                 _record(
                     {
-                        **_DOMAIN,
-                        "limit_watts": _NUMBER,
+                        **_LIMITED,
+                        "limit_watts": _NUMBER_OR_NULL,
                         "watts": _NUMBER,
-                        "state": {"enum": ["within", "above", "unknown"]},
+                        "state": {"enum": ["within", "reduced", "above", "unknown"]},
                         "uncovered_watts": _NUMBER,
                         "capped": _INTEGER,
                         "evicted": _INTEGER,
-                    }
+                    },
+                    # Of inlets, whose limit_watts is what the rack may draw while it is reduced.
+                    {"limit_celsius": _NUMBER, "celsius": _NUMBER_OR_NULL},
                 )
             ),
             "changes": _list(_record({"name": _TEXT, "watts": _NUMBER_OR_NULL, "done": _BOOLEAN})),
@@ -482,7 +485,7 @@ SCHEMAS: dict[str, Schema] = {
                         "pod": _TEXT,
                         "node": _TEXT,
                         "priority": _INTEGER,
-                        **_DOMAIN,
+                        **_LIMITED,
                         "outcome": {"enum": ["planned", "evicted", "refused", "skipped", "left"]},
                         "reason": _TEXT_OR_NULL,
                     }

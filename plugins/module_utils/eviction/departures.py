@@ -16,22 +16,7 @@ from ..base.errors import ApiError
 from ..kube.client import Guard, Kube
 from ..kube.events import Event, tell_once
 from ..kube.lease import LeaseLost, alone
-from ..scheduling.plan import pod_path
-from .evictions import Evictions, Fate, NotMade, find_planned
-
-
-class Departure(t.NamedTuple):
-    """A running pod to evict, and the sentence of its Event."""
-
-    namespace: str
-    pod: str
-    source: str
-    uid: str
-    note: str
-
-    @property
-    def path(self) -> str:
-        return pod_path(self.namespace, self.pod)
+from .evictions import Departure, Evictions, Fate, NotMade, find_planned
 
 
 @dataclass(frozen=True)

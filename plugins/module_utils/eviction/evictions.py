@@ -11,6 +11,7 @@ from ..base.errors import ApiError
 from ..base.json_types import MutableObject
 from ..kube.client import Kube
 from ..power.rebalance import surely_movable
+from ..scheduling.plan import PlannedMove, pod_path
 
 _TOO_MANY_REQUESTS = 429
 
@@ -18,23 +19,21 @@ _TOO_MANY_REQUESTS = 429
 Fate = t.Literal["moved", "evicted", "refused", "stopped", "skipped", "left"]
 
 
-class Planned(t.Protocol):
-    """A running pod whose eviction is planned; ``source`` is its node. ``uid`` None is any."""
+class Departure(t.NamedTuple):
+    """A running pod to evict, and the sentence of its Event."""
+
+    namespace: str
+    pod: str
+    source: str
+    uid: str
+    note: str
 
     @property
-    def namespace(self) -> str: ...
+    def path(self) -> str:
+        return pod_path(self.namespace, self.pod)
 
-    @property
-    def pod(self) -> str: ...
 
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def uid(self) -> str | None: ...
-
-    @property
-    def path(self) -> str: ...
+Planned = t.Union[Departure, PlannedMove]
 
 
 class NotMade(Exception):

@@ -5,12 +5,13 @@
 
 A run anywhere finds there what earlier runs did, also after its folder is lost. An entry is written
 before a BMC gets its cap. Each write tests the version that was read, so that two runs never both
-believe that an entry is theirs.
+believe that an entry is theirs. A rack whose power an owner reduces for its inlet has an entry, too.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import typing as t
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from ..base.fields.lenient import member, number, text
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..power.limits.reductions import Reduction
 from ..redfish.power import MAX_WATTS
 
 NAME = "wattwise-limits"
@@ -55,21 +57,46 @@ class Cap(t.NamedTuple):
         return any(abs(watts - one) < _SAME_WATTS for one in self.sent_watts)
 
 
+class RackReduction(t.NamedTuple):
+    """A rack whose power an owner reduces, among its own machines, for their inlets."""
+
+    rack: str
+    owner: str
+    reduction: Reduction
+
+    @property
+    def key(self) -> str:
+        return rack_key(self.rack, self.owner)
+
+
+def rack_key(rack: str, owner: str) -> str:
+    """The name of the entry of a rack, which is none of a Node: these have no underscore."""
+    return f"rack_{rack}_{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
+
+
 @dataclass(frozen=True)
-class NodeEntry:
-    """The cap of a Node, and the time of the last eviction there, with the kind of its limit."""
+class Entry:
+    """The cap of a Node, and the time of the last eviction there, with the kind of its limit; or
+    the reduction of a rack."""
 
     cap: Cap | None = None
     evicted_at: datetime.datetime | None = None
     evicted_for: str = ""
+    reduced: RackReduction | None = None
 
     def __bool__(self) -> bool:
-        return self.cap is not None or self.evicted_at is not None
+        return any(one is not None for one in (self.cap, self.evicted_at, self.reduced))
 
-    def at(self, now: datetime.datetime) -> NodeEntry:
+    @property
+    def owner(self) -> str:
+        """The owner of the cap or the reduction; empty without one."""
+        found = self.cap or self.reduced
+        return "" if found is None else found.owner
+
+    def at(self, now: datetime.datetime) -> Entry:
         """The entry without an eviction that was long ago."""
         is_old = self.evicted_at is not None and self.evicted_at <= now - _FORGOTTEN_AFTER
-        return NodeEntry(self.cap) if is_old else self
+        return Entry(self.cap) if is_old else self
 
     def as_text(self) -> str:
         fields: dict[str, t.Any] = {}
@@ -79,14 +106,18 @@ class NodeEntry:
         if self.evicted_at is not None:
             fields["evicted_at"] = format_time(self.evicted_at)
             fields["evicted_for"] = self.evicted_for
+        if self.reduced is not None:
+            rack, owner, reduction = self.reduced
+            fields = {"rack": rack, "owner": owner, **vars(reduction)}
+            fields["changed_at"] = format_time(reduction.changed_at)
         return strict_json.format_compact(fields)
 
 
-Entries = dict[str, NodeEntry]
+Entries = dict[str, Entry]
 
 
 class LimitsRecord:
-    """The entries of all runs; each run changes those of its own Nodes."""
+    """The entries of all runs; each run changes those of its own Nodes and racks."""
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube = kube
@@ -114,8 +145,8 @@ class LimitsRecord:
             ) from error
         return dict(self._stored)
 
-    def write(self, entries: t.Mapping[str, NodeEntry]) -> None:
-        """Replace the entries of these Nodes; empty ones go.
+    def write(self, entries: t.Mapping[str, Entry]) -> None:
+        """Replace these entries; empty ones go.
 
         Raises ApiError, and TakenOver if another run changed one of them since the last read.
         """
@@ -148,7 +179,7 @@ class LimitsRecord:
             f"The {self._title} was changed by others {_CONFLICTS} times; the next run continues"
         )
 
-    def _put(self, changed: t.Mapping[str, NodeEntry]) -> None:
+    def _put(self, changed: t.Mapping[str, Entry]) -> None:
         """Write exactly upon what was read. Raises ApiError, 404 and 409 after another's write."""
         metadata: dict[str, t.Any] = {"name": NAME}
         data = {name: entry.as_text() if entry else None for name, entry in changed.items()}
@@ -164,13 +195,15 @@ class LimitsRecord:
         self._stored = {name: entry for name, entry in {**self._stored, **changed}.items() if entry}
 
 
-def _entry(entries: t.Mapping[str, NodeEntry], name: str) -> NodeEntry:
-    return entries.get(name, NodeEntry())
+def _entry(entries: t.Mapping[str, Entry], name: str) -> Entry:
+    return entries.get(name, Entry())
 
 
-def _read_entry(given: t.Any) -> NodeEntry:
+def _read_entry(given: t.Any) -> Entry:
     """Raises ValueError and InvalidInput."""
     body = strict_json.parse(str(given).encode())
+    if text(member(body, "rack")):
+        return Entry(reduced=_read_reduced(body))
     watts, evicted_at = _watts(member(body, "watts")), text(member(body, "evicted_at"))
     cap = None
     if watts is not None:
@@ -180,12 +213,23 @@ def _read_entry(given: t.Any) -> NodeEntry:
             _numbers(body, "earlier_watts"),
             text(member(body, "owner")) or "",
         )
-    entry = NodeEntry(cap)
+    entry = Entry(cap)
     if evicted_at:
-        entry = NodeEntry(cap, parse_time(evicted_at), text(member(body, "evicted_for")))
+        entry = Entry(cap, parse_time(evicted_at), text(member(body, "evicted_for")))
     if not entry:
         raise ValueError("an entry has neither watts nor evicted_at")
     return entry
+
+
+def _read_reduced(body: Object) -> RackReduction:
+    """Raises ValueError and InvalidInput."""
+    watts, first_watts = _watts(member(body, "watts")), _watts(member(body, "first_watts"))
+    celsius = number(member(body, "first_celsius"))
+    if watts is None or first_watts is None or celsius is None:
+        raise ValueError("the entry of a rack lacks watts, first_watts or first_celsius")
+    changed_at = parse_time(text(member(body, "changed_at")) or "")
+    reduction = Reduction(watts, changed_at, first_watts, celsius)
+    return RackReduction(text(body["rack"]), text(member(body, "owner")) or "", reduction)
 
 
 def _watts(given: t.Any) -> float | None:

@@ -22,6 +22,8 @@ from .options import complete
 from .run_folder import RunFolder
 from .step_log import StepLog
 
+# Owner of runs that no PowerFleet makes.
+PLAYBOOK = "playbook"
 # From a snapshot to the run's part of the cluster.
 ScopeOf = t.Callable[[Object], Scope]
 
@@ -34,7 +36,7 @@ class Run:
     younger than ``valid_seconds`` are not read, even if their fetchInterval is shorter.
     ``binding_record`` is the ConfigMap of the last binding, and ``publication`` is the ConfigMap for
     extenders; each is None where a run keeps none. ``owner`` names the run for people, and
-    ``check_owner`` raises WattwiseError if it is gone.
+    ``check_owner`` raises WattwiseError if it is gone. Caps of ``other_owners`` are left to these.
     """
 
     options: Parameters
@@ -45,8 +47,9 @@ class Run:
     valid_seconds: float = 0.0
     binding_record: Record | None = None
     publication: Record | None = None
-    owner: str = "playbook"
+    owner: str = PLAYBOOK
     check_owner: t.Callable[[], None] = lambda: None
+    other_owners: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -57,8 +60,9 @@ class Run:
         valid_seconds: float = 0.0,
         binding_record: Record | None = None,
         publication: Record | None = None,
-        owner: str = "playbook",
+        owner: str = PLAYBOOK,
         check_owner: t.Callable[[], None] = lambda: None,
+        other_owners: frozenset[str] = frozenset(),
     ) -> Run:
         """A new run. Raises InvalidInput."""
         options = complete(parameters)
@@ -78,6 +82,7 @@ class Run:
             publication,
             owner,
             check_owner,
+            other_owners,
         )
 
     @functools.cached_property

@@ -156,12 +156,30 @@ def _of_domains(limiting: Object) -> list[Family]:
             "Measured power draw of a rack, of the fleet, or of a node above its limit.",
             "watts",
         ),
+        ("limit_celsius", "Inlet limit of a rack.", "limit_celsius"),
+        ("limit_measured_celsius", "Hottest inlet of a rack with an inlet limit.", "celsius"),
         ("limit_capped_machines", "Machines with a cap for a limit.", "capped"),
         ("limit_evicted_pods", "Pods that the last run evicted for a limit.", "evicted"),
     )
+    allowed = [(labels, one["limit_watts"]) for labels, one in named if one["kind"] == "inlet"]
     return [
-        (name, text, [(labels, float(one[key])) for labels, one in named])
-        for name, text, key in families
+        (
+            "limit_allowed_watts",
+            "Power that a rack above its inlet limit may still draw.",
+            [(labels, float(watts)) for labels, watts in allowed if watts is not None],
+        ),
+        *(
+            (
+                name,
+                text,
+                [
+                    (labels, float(one[key]))
+                    for labels, one in named
+                    if one.get(key) is not None and (key, one["kind"]) != ("watts", "inlet")
+                ],
+            )
+            for name, text, key in families
+        ),
     ]
 
 

@@ -180,17 +180,18 @@ class _StepResults:
 def _suspended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
     """Only the status, after machines that sleep were brought back."""
     _keep_period(run, fleet)
-    status = suspended_status(fleet)
-    if settings.has_sleepers(fleet) or settings.has_caps(fleet):
+    status, problem = suspended_status(fleet), ""
+    if settings.has_sleepers(fleet) or settings.may_have_caps(fleet):
         living = fleets_of(run.kube.list(ALL))
         undone = _undo_all(run, fleet, living, living)
-        if undone.problem:
-            run.context.warn(f"Machines of {fleet.key} were not woken: {undone.problem}")
+        problem = undone.problem
+        if problem:
+            run.context.warn(f"Machines of {fleet.key} were not woken: {problem}")
         status = undone.within(status)
         run.applying.add({"changed": True})
     if not run.context.check_mode:
         metrics.write_suspended(run.given["run_dir"], fleet)
-    yield _Reached(status, {"suspended": True}, _has_work_to_undo(fleet, status))
+    yield _Reached(status, {"suspended": True}, _has_work_to_undo(fleet, status, not problem))
 
 
 def _ended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
@@ -207,8 +208,10 @@ def _ended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
         raise Failed("MachinesNotWoken", undone.problem)
 
 
-def _has_work_to_undo(fleet: PowerFleet, status: Object) -> bool:
-    return settings.has_sleepers(fleet, status) or settings.has_caps(fleet, status)
+def _has_work_to_undo(fleet: PowerFleet, status: Object, is_complete: bool) -> bool | None:
+    """Whether a status has such work; None if it has none and the run is not complete."""
+    has_work = settings.has_sleepers(fleet, status) or settings.has_caps(fleet, status)
+    return None if not has_work and not is_complete else has_work
 
 
 class _Undone(t.NamedTuple):
@@ -235,7 +238,7 @@ def _undo_all(
 ) -> _Undone:
     """Bring back the machines of the fleet among fleets, the first of which owns a node.
 
-    Machines that are abandoned among the ``living`` fleets come back, too.
+    Machines that are abandoned among the ``living`` fleets come back, too, but for others' caps.
     """
     division, problem = _Division(fleets), ""
     now = run.context.now().timestamp()
@@ -250,6 +253,7 @@ def _undo_all(
         run.context,
         scope_of,
         owner=f"{ownership.OWNER}{fleet.key}",
+        other_owners=_other_owners(fleet, living),
     )
     try:
         FleetRun(waking).make()
@@ -262,8 +266,13 @@ def _undo_all(
     left = _left_by(found, division.nodes)
     summary = waking.log.summary
     parts = {"sleep": sleep_of(fleet, summary), "limits": limits_of(fleet, summary)}
-    capped = (summary.get("limiting") or {}).get("capped", ())
-    return _Undone(parts, left, capped, problem)
+    return _Undone(parts, left, member(summary, "limiting", "capped") or (), problem)
+
+
+def _other_owners(fleet: PowerFleet, living: t.Iterable[PowerFleet]) -> frozenset[str]:
+    """The owners that end their caps themselves."""
+    others = (f"{ownership.OWNER}{one.key}" for one in living if one.key != fleet.key)
+    return frozenset((*others, pipeline_run.PLAYBOOK))
 
 
 def _left_by(found: Object, nodes: t.Iterable[Object]) -> list[str]:
@@ -327,7 +336,7 @@ def _made(parts: _Parts) -> t.Iterator[_Reached]:
     yield _Reached(
         status,
         _fields(parts, outcome),
-        _has_work_to_undo(fleet, status) or parts.results.has_abandoned,
+        parts.results.has_abandoned or _has_work_to_undo(fleet, status, failure is None),
         run.given["heartbeat_seconds"],
         parts.division.nodes,
     )
@@ -363,7 +372,7 @@ def _report(
     is_ready = any(
         (one["type"], one["status"]) == ("Ready", "True") for one in status.get("conditions", ())
     )
-    may_need = _needs_finalizer(fleet) and not is_ending(run.resource)
+    may_need = _needs_finalizer(fleet) and not (is_ending(run.resource) or fleet.is_suspended)
     keeps = None if reached.has_work_to_undo is None else may_need or reached.has_work_to_undo
     return Report(
         {**reached.fields, "ready": is_ready, "status": dict(status)},
@@ -407,6 +416,8 @@ def _run_with(
         settings.publication_of(fleet, run.given),
         f"{ownership.OWNER}{fleet.key}",
         functools.partial(_check_kept, run, fleet),
+        # Without a limit only caps of its own may be left.
+        frozenset() if settings.has_limits(fleet) else _other_owners(fleet, division.fleets),
     )
 
 
@@ -483,7 +494,7 @@ def _wake_abandoned(parts: _Parts, nodes: t.Sequence[Object]) -> None:
 def _without_other_fleets(parts: _Parts, known: Parts) -> Parts:
     """The known parts; of an empty cluster if the fleet has no node and no pod."""
     nodes = known.objects["nodes"]
-    if ownership.selects_any(parts.fleet, nodes) or settings.has_caps(parts.fleet):
+    if ownership.selects_any(parts.fleet, nodes) or settings.may_have_caps(parts.fleet):
         return known
     divided = ownership.divide(parts.division.fleets, nodes, read_waiting_pods(parts.run.kube))
     return known if divided.scope_of(parts.fleet.key).pods else empty()

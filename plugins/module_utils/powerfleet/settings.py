@@ -15,11 +15,12 @@ from ..base.fields.lenient import member
 from ..base.json_types import Object
 from ..fleet.credentials import DEFAULT_KEY
 from ..fleet.urls import origin_of
+from ..kube.resource import finalizer
 from ..kube.resource.spec_options import taken_fields
 from ..pipeline import extender_record, last_binding
 from ..pipeline.config_map_record import Record
 from .fields import FIELDS
-from .resource import PowerFleet
+from .resource import RESOURCE_KIND, PowerFleet
 from .triggers import Trigger
 
 # Keys of a Secret, mounted as files → keys of an entry of credentials.
@@ -58,7 +59,7 @@ def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     # A sleeping machine is woken for waiting pods, so that requests take the step, too.
     if _may_sleep(fleet) if placement["enabled"] else has_sleepers(fleet):
         steps.append("sleep")
-    if (placement["enabled"] and has_limits(fleet)) or has_caps(fleet):
+    if (placement["enabled"] and has_limits(fleet)) or may_have_caps(fleet):
         steps.append("limits")
     return steps
 
@@ -69,9 +70,10 @@ def _may_sleep(fleet: PowerFleet) -> bool:
 
 
 def has_limits(fleet: PowerFleet) -> bool:
-    """Whether the spec has a limit in W."""
+    """Whether the spec has a limit in W or of inlets."""
     limits = fleet.spec["limits"]
-    return any(limits.get(name) for name in ("fleetWatts", "rackWatts", "nodeWatts"))
+    names = ("fleetWatts", "rackWatts", "nodeWatts", "inletCelsius")
+    return any(limits.get(name) for name in names)
 
 
 def sets_caps(fleet: PowerFleet) -> bool:
@@ -83,6 +85,11 @@ def sets_caps(fleet: PowerFleet) -> bool:
 def has_caps(fleet: PowerFleet, status: Object | None = None) -> bool:
     """Whether a status, the stored one by default, has machines with a cap of the fleet."""
     return bool(member(fleet.status if status is None else status, "limits", "capped"))
+
+
+def may_have_caps(fleet: PowerFleet) -> bool:
+    """Whether a machine may have a cap: a run that is killed after it leaves only the finalizer."""
+    return has_caps(fleet) or finalizer.has(fleet.manifest, RESOURCE_KIND.finalizer)
 
 
 def has_sleepers(fleet: PowerFleet, status: Object | None = None) -> bool:
@@ -99,7 +106,7 @@ def undoing_options(
     given = fleet_options(fleet, Trigger("wake"), options)
     sleep = {**given["sleep"], "mode": "off", "select": ""}
     steps = ["snapshot", "sleep"]
-    if with_caps and (sets_caps(fleet) or has_caps(fleet)):
+    if with_caps and (sets_caps(fleet) or may_have_caps(fleet)):
         steps.append("limits")
     return {**given, "steps": steps, "sleep": sleep, "limits": {"cap": "off"}}
 
@@ -148,9 +155,11 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
 
 
 def _limit_options(fleet: PowerFleet) -> dict[str, t.Any]:
-    """Without placements no curve tells the floor of a cap, so that all caps are removed."""
+    """Caps are removed without a limit, and without placements, as no curve tells their floor."""
     taken = taken_fields(fleet.spec["limits"], FIELDS["limits"])
-    return taken if fleet.spec["placement"]["enabled"] else {"cap": "off"}
+    is_left = may_have_caps(fleet) and not has_limits(fleet)
+    is_kept = fleet.spec["placement"]["enabled"] and not is_left
+    return taken if is_kept else {"cap": "off"}
 
 
 def _sleep_options(fleet: PowerFleet) -> dict[str, t.Any]:

@@ -237,7 +237,8 @@ def _settled_limits(limits: Object, stored: Object) -> Status:
         known = before.get((one.get("kind"), one.get("name")), {})
         watts = _settled(one.get("watts"), known.get("watts"), _NOTABLE_WATTS, _NOTABLE_SHARE)
         evicted = one.get("evicted") or known.get("evicted")
-        domains.append({**one, "watts": watts, "evicted": evicted})
+        celsius = _settled(one.get("celsius"), known.get("celsius"), _NOTABLE_CELSIUS)
+        domains.append({**one, "watts": watts, "celsius": celsius, "evicted": evicted})
     evicted = limits.get("evicted") or member(stored, "limits", "evicted")
     return {**limits, "domains": domains, "evicted": evicted}
 
@@ -364,7 +365,7 @@ def sleep_of(fleet: PowerFleet, summary: Object) -> Status:
 def limits_of(
     fleet: PowerFleet, summary: Object, unplaced: t.Sequence[Unplaced] | None = None
 ) -> Status:
-    """The limits in W with their power draw, of the last run with the step; none without limits."""
+    """The limits with their power draw, of the last run with the step; none without limits."""
     told = summary.get("limiting")
     if told is None:
         is_kept = has_limits(fleet) or has_caps(fleet)
@@ -383,8 +384,8 @@ def limits_of(
             {
                 "kind": one["kind"],
                 **({"name": one["name"]} if one["name"] else {}),
-                "limitWatts": one["limit_watts"],
-                "watts": one["watts"],
+                **_shown(one, {"limitWatts": "limit_watts", "limitCelsius": "limit_celsius"}),
+                **_shown(one, {"watts": "watts", "celsius": "celsius"}),
                 "state": one["state"],
                 "capped": one["capped"],
                 "evicted": one["evicted"],
@@ -395,6 +396,11 @@ def limits_of(
             for one in first[:MAX_LISTED]
         ],
     }
+
+
+def _shown(domain: Object, names: t.Mapping[str, str]) -> Status:
+    """The fields of a limit that it has."""
+    return {shown: domain[name] for shown, name in names.items() if domain.get(name) is not None}
 
 
 def _failing(fleet: PowerFleet, outcome: Outcome) -> list[Object]:

@@ -10,6 +10,7 @@ import typing as t
 from ..base.fields.lenient import member, objects, text
 from ..base.json_types import Object
 from ..kube.resource.events import Note, Reporter, shortened
+from ..power.limits.domains import title_of
 from .resource import PowerFleet
 from .status import MAX_LISTED
 
@@ -47,17 +48,26 @@ def tell_limits(reporter: Reporter, fleet: PowerFleet, status: Object) -> None:
     """Events about racks that came above their limits or below them, and about evictions."""
     before = _states_of(fleet.status)
     found = objects(member(status, "limits", "domains"))
-    above = [one for one in found if one["state"] == "above" and before.get(_key(one)) != "above"]
-    within = [one for one in found if one["state"] == "within" and before.get(_key(one)) == "above"]
-    if above:
-        notes = list(map(_drawn, above))
-        reporter.tell(fleet.as_object, "PowerLimitExceeded", shortened(notes))
-    if within:
-        notes = list(map(_drawn, within))
-        reporter.tell(fleet.as_object, "PowerLimitKept", shortened(notes), is_bad=False)
+    # A rack that is still reduced for its inlet is neither.
+    exceeded = [
+        one
+        for one in found
+        if one["state"] == "above" and before.get(_key(one)) not in ("above", "reduced")
+    ]
+    kept = [
+        one
+        for one in found
+        if one["state"] == "within" and before.get(_key(one)) in ("above", "reduced")
+    ]
+    for quantity, is_inlet in (("Power", False), ("Inlet", True)):
+        for suffix, domains in (("LimitExceeded", exceeded), ("LimitKept", kept)):
+            notes = [_measured(one) for one in domains if (one["kind"] == "inlet") == is_inlet]
+            if notes:
+                reason, is_bad = f"{quantity}{suffix}", domains is exceeded
+                reporter.tell(fleet.as_object, reason, shortened(notes), is_bad)
     evicted = [one for one in found if one["evicted"]]
     if evicted:
-        notes = [f"{_title(one)} (pods evicted: {one['evicted']})" for one in evicted]
+        notes = [f"{title_of(*_key(one))} (pods evicted: {one['evicted']})" for one in evicted]
         reporter.tell(fleet.as_object, "PodsEvictedForPowerLimit", shortened(notes))
 
 
@@ -70,17 +80,13 @@ def _key(domain: Object) -> tuple[str, str]:
     return text(domain.get("kind")), text(domain.get("name"))
 
 
-def _title(domain: Object) -> str:
-    return " ".join(filter(None, _key(domain)))
-
-
-def _drawn(domain: Object) -> str:
+def _measured(domain: Object) -> str:
     relation = "above" if domain["state"] == "above" else "within"
     capped = f"; {domain['capped']} machines have a cap" if domain["capped"] else ""
-    return (
-        f"{_title(domain)}: {domain['watts']:,.0f} W, {relation} its limit of "
-        f"{domain['limitWatts']:,.0f} W{capped}"
-    )
+    now, limit = f"{domain['watts']:,.0f} W", f"{domain.get('limitWatts', 0.0):,.0f} W"
+    if domain["kind"] == "inlet":
+        now, limit = f"{domain['celsius']:.0f} °C", f"{domain['limitCelsius']:g} °C"
+    return f"{title_of(*_key(domain))}: {now}, {relation} its limit of {limit}{capped}"
 
 
 def lost_machines(fleet: PowerFleet, status: Object, nodes: t.Iterable[Object]) -> list[Note]:

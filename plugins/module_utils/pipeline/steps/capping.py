@@ -9,21 +9,22 @@ back.
 
 from __future__ import annotations
 
+import functools
+import math
 import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...base.context import Context, Result
 from ...base.fields.lenient import member, objects, text, whole
 from ...base.json_types import Object
-from ...power.limits.caps import IDLE_MARGIN, CapMachine, CapPlan, plan_caps
-from ...power.limits.domains import Limit, limits_on, place_of
+from ...power.limits.caps import IDLE_MARGIN, TARGET, CapMachine, CapPlan, plan_caps
+from ...power.limits.domains import Limit, Place, limits_on, place_of
 from ...power.limits.options import PowerLimits
 from ...redfish.power_control import limiting
 from ...redfish.power_control.limiting import LimitChange
 from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_uuids_of
 from ...scheduling.curve import Curve, Curves
 from ...scheduling.model import ASLEEP_TAINT
-from ...scheduling.node_reader import rack_of
 from ..limits_record import Cap
 from ..options import of_module
 from ..run import Run
@@ -33,6 +34,8 @@ from .cluster import Cluster
 _LOST = 1.05
 # A failure after which a BMC may have accepted the limit.
 _UNCLEAR = ("unreachable", "timeout", "server_error", "malformed")
+# A failure to reach a BMC.
+_SILENT = ("unreachable", "timeout")
 _TIMEOUT = 60.0
 
 
@@ -78,26 +81,55 @@ class Capping:
 
     def limits(self, limits: PowerLimits) -> list[Limit]:
         """The limits on machines with a reading, and on those that should have one."""
-        places = [
+        return limits_on(
+            [
+                place
+                for place in self.places
+                if place.name in self.watts
+                or (place.name in self.machines and place.name not in self.asleep)
+            ],
+            limits,
+        )
+
+    @functools.cached_property
+    def places(self) -> list[Place]:
+        """All nodes of the cluster."""
+        return [
             place_of(
-                name,
-                member(node, "metadata", "labels") or {},
-                self.type_label,
-                self.is_own(name),
+                name, member(node, "metadata", "labels") or {}, self.type_label, self.is_own(name)
             )
             for name, node in self._nodes()
-            if name in self.watts or (name in self.machines and not _sleeps(node))
         ]
-        return limits_on(places, limits)
 
-    def unread(self, limits: t.Sequence[Limit]) -> dict[str, list[str]]:
-        """Machines of other runs by rack, whose power the sum of the rack does not have."""
-        racks = {one.name for one in limits if one.kind == "rack"}
+    @functools.cached_property
+    def asleep(self) -> frozenset[str]:
+        """The machines that sleep."""
+        return frozenset(name for name, node in self._nodes() if _sleeps(node))
+
+    def is_held(self, names: t.Iterable[str]) -> bool:
+        """Whether a cap holds one of the machines."""
+        return any(
+            CapMachine(name, self.watts[name], cap_watts=self.caps[name].watts).is_held
+            for name in names
+            if name in self.caps and name in self.watts
+        )
+
+    def least_watts(self, names: t.Iterable[str], curves: Curves) -> float:
+        """The power of the machines at their floors; those that sleep or lack a curve draw on."""
+        return sum(
+            self.watts[name] if floor is None else math.ceil(floor) / TARGET
+            for name in names
+            if name in self.watts
+            for curve in [None if name in self.asleep else curves.by_node.get(name)]
+            for floor in [_floor_watts(curve)]
+        )
+
+    def unread(self, racks: t.Collection[str]) -> dict[str, list[str]]:
+        """Machines of other runs by rack, which this run does not read."""
         found = {
-            name: rack
-            for name, node in self._nodes()
-            for rack in [rack_of(member(node, "metadata", "labels") or {})]
-            if rack in racks and not self.is_own(name) and name not in self.watts
+            place.name: place.rack
+            for place in self.places
+            if place.rack in racks and not place.is_ours and place.name not in self.watts
         }
         by_rack: dict[str, list[str]] = {}
         for one in self.cluster.targets_with(found).nodes if found else ():
@@ -108,8 +140,13 @@ class Capping:
     def plan(self, limits: t.Sequence[Limit], curves: Curves) -> CapPlan:
         """The plan; BMCs of machines that may get a cap tell the limits that they allow."""
         known = self._known(curves)
-        above = {name for index in plan_caps(limits, known).above for name in limits[index].nodes}
-        above |= {name for name, cap in self.caps.items() if self.is_lost(name, cap.watts)}
+        first = plan_caps(limits, known)
+        above = {name for index in first.above for name in limits[index].nodes}
+        above |= {
+            name
+            for name, cap in self.caps.items()
+            if self.is_lost(name, cap.watts) or first.caps.get(name, 0.0) > cap.watts
+        }
         asked = sorted(name for name in above & known.keys() if known[name].floor_watts is not None)
         allowed = self._allowed(asked)
         for name in asked:
@@ -127,9 +164,8 @@ class Capping:
     def _unjudged(self, limits: t.Sequence[Limit]) -> dict[str, float]:
         """Caps that stay: of machines that sleep, and of those with a limit but no reading."""
         limited = {name for limit in limits for name in limit.nodes if self.is_own(name)}
-        asleep = {name for name, node in self._nodes() if _sleeps(node)}
         silent = limited - self.watts.keys()
-        return {name: cap.watts for name, cap in self.caps.items() if name in asleep | silent}
+        return {name: cap.watts for name, cap in self.caps.items() if name in self.asleep | silent}
 
     def _nodes(self) -> t.Iterator[tuple[str, Object]]:
         for node in self.cluster.snapshot["nodes"]:
@@ -138,10 +174,10 @@ class Capping:
     def _known(self, curves: Curves) -> dict[str, CapMachine]:
         priorities = _priorities(self.cluster.snapshot.get("pods"))
         found: dict[str, CapMachine] = {}
-        for name, node in self._nodes():
+        for name, _rack, _type, is_own in self.places:
             curve = curves.by_node.get(name)
-            can_be_capped = name in self.machines and not _sleeps(node) and self.is_own(name)
-            cap = self.caps.get(name) if self.is_own(name) else None
+            can_be_capped = name in self.machines and name not in self.asleep and is_own
+            cap = self.caps.get(name) if is_own else None
             if name in self.watts:
                 found[name] = CapMachine(
                     name,
@@ -159,6 +195,13 @@ class Capping:
         changes = [LimitChange(self.machines[name]) for name in names]
         result = limiting.limit_machines(changes, self.options, self.context)
         self.errors += result["errors"]
+        silent = [one["name"] for one in result["errors"] if one["reason"] in _SILENT]
+        if silent:
+            more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            self.context.warn(
+                f"The BMCs of {min(silent)}{more} did not answer, so that these machines get no new "
+                "cap; this host asks BMCs itself, and never a gateway that reads them"
+            )
         return {one["name"]: one for one in result["limits"]}
 
     def is_lost(self, name: str, watts: float) -> bool:
@@ -309,7 +352,8 @@ def _priorities(pods: t.Any) -> dict[str, int]:
 
 
 def _within_bounds(machine: CapMachine, allowed: Result | None) -> CapMachine:
-    """The machine with the floor of its BMC; no floor if the BMC has no place for a limit."""
+    """The machine with the bounds of its BMC; no floor if the BMC has no place for a limit."""
     if allowed is None or machine.floor_watts is None:
         return replace(machine, floor_watts=None)
-    return replace(machine, floor_watts=max(machine.floor_watts, allowed["min_watts"] or 0.0))
+    floor_watts = max(machine.floor_watts, allowed["min_watts"] or 0.0)
+    return replace(machine, floor_watts=floor_watts, max_watts=allowed["max_watts"])

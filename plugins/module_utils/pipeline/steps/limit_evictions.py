@@ -20,8 +20,8 @@ from ...base.context import Result
 from ...base.errors import ApiError
 from ...base.json_types import Object
 from ...eviction import eviction
-from ...eviction.departures import Departure, evict_pods
-from ...eviction.evictions import Fate
+from ...eviction.departures import evict_pods
+from ...eviction.evictions import Departure, Fate
 from ...kube.events import Event
 from ...kube.lease import LeaseHeld, LeaseLost
 from ...nodeconfig.readings import Readings
@@ -41,7 +41,7 @@ from ...scheduling.pod_reader import (
     is_finished,
     priority_of,
 )
-from ..limits_record import Entries, LimitsRecord, NodeEntry, TakenOver
+from ..limits_record import Entries, Entry, LimitsRecord, TakenOver
 from ..options import of_module
 from ..run import Run
 from .capping import CapChanges, Capping
@@ -170,9 +170,8 @@ class Evicting:
                 one.pod.name,
                 one.pod.node,
                 one.pod.uid,
-                f"The {_title(settled[one.limit])} draws more than its limit of "
-                f"{settled[one.limit].watts:,.0f} W, and no cap covers the rest; this pod had the "
-                f"lowest priority ({one.pod.priority}) of those that may leave",
+                f"{_reason(settled[one.limit])}, and no cap covers the rest; this pod had the lowest "
+                f"priority ({one.pod.priority}) of those that may leave",
             )
             for one in planned.evictions
         ]
@@ -220,7 +219,7 @@ class Evicting:
 
         ``kinds`` are those of the limits, by node.
         """
-        former = {one.source: self._entries.get(one.source, NodeEntry()) for one in departures}
+        former = {one.source: self._entries.get(one.source, Entry()) for one in departures}
         options = of_module(
             eviction.SPEC,
             self._run.options,
@@ -312,8 +311,12 @@ class Evicting:
         return f"{said}; {left:,.0f} W above limits are left" if left else said
 
 
-def _title(limit: Limit) -> str:
-    return f"{limit.kind} {limit.name}".strip()
+def _reason(limit: Limit) -> str:
+    if limit.kind == "inlet":
+        return (
+            f"The {limit.title} is above its limit, so that the rack may draw {limit.watts:,.0f} W"
+        )
+    return f"The {limit.title} draws more than its limit of {limit.watts:,.0f} W"
 
 
 def _error(one: Result) -> Result:

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Step ``limits``: BMCs cap machines above their limits, and pods leave where no cap is enough.
 
-The step comes after ``sleep``. Caps come first. Evictions are for the watts that no cap covers.
+The step comes after ``sleep``. Caps come first. Evictions are for the watts that no cap covers. A rack
+above its inlet limit gets a limit in W, which falls step by step.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ...base.context import Context, Result
+from ...base.context import Context, Parameters, Result
 from ...base.errors import WattwiseError
 from ...nodeconfig.readings import Readings, fresh_values
 from ...power.limits.caps import CapPlan
@@ -19,10 +20,12 @@ from ...power.limits.domains import Limit
 from ...power.limits.options import PowerLimits
 from ...redfish.power_control.limiting import LimitChange
 from ...scheduling.curve import Curves
-from ..limits_record import Entries, LimitsRecord, NodeEntry, TakenOver
+from ..limits_record import Entries, Entry, LimitsRecord, TakenOver
 from ..run import Run
 from .capping import CapChanges, Capping
 from .cluster import Cluster
+from .inlets import RackInlet, evictable, rack_inlets, reductions
+from .limit_domains import Domains
 from .limit_evictions import NO_EVICTIONS, Evicting, EvictionOutcome
 
 _NOTHING: Result = {"changed": False, "diff": []}
@@ -39,35 +42,53 @@ def keep_limits(
     Raises ApiError, and InvalidInput for a record that is not readable.
     """
     options, mode = run.options["limits"], run.options["limits"]["cap"]
-    limits = PowerLimits.of(options)
+    has_limits = bool(PowerLimits.of(options))
     record = LimitsRecord(run.kube, run.options["lease_namespace"])
     entries = _entries(run, cluster, record)
     caps = {name: one.cap for name, one in entries.items() if one.cap is not None}
-    if not limits.has_watts and not entries:
+    if not has_limits and not entries:
         return
     with run.log.step("limits") as (step, context):
         capping = Capping.of(run, cluster, caps, context)
-        found, plan = list[Limit](), CapPlan()
-        if limits.has_watts:
-            capping.watts = fresh_values(readings(), "power_watts")
-            found = capping.limits(limits)
-            plan = capping.plan_without(found) if mode == "off" else capping.plan(found, curves())
+        found, racks, plan = list[Limit](), list[RackInlet](), CapPlan()
+        if has_limits:
+            found, racks, plan = _judged(options, capping, entries, readings(), curves)
         changes = CapChanges(capping, plan)
         _warn_of_stuck(capping, mode)
-        result = _NOTHING if mode == "dry_run" else _change(run, capping, changes, record, entries)
+        result = _NOTHING
+        if mode != "dry_run":
+            entries.update(reductions(racks, entries, run.owner, options))
+            result = _change(run, capping, changes, record, entries)
         told = NO_EVICTIONS
-        if limits.has_watts and options["evict"] != "off" and not changes.is_taken_over:
+        if plan.above and options["evict"] != "off" and not changes.is_taken_over:
             evicting = Evicting(run, cluster, capping, entries, (readings(), curves()))
-            told = evicting.evict(found, changes, plan, record)
-        domains = _domains(found, plan, capping, told)
-        _warn_of_unread(capping.unread(found), context)
-        _warn([one for one in domains if one["state"] == "above"], mode, told, context)
+            told = evicting.evict(evictable(found, racks), changes, plan, record)
+        domains = Domains(found, racks, plan, capping).tell(mode, told)
         step.changed = result["changed"] or told.changed
         step.errors = [*step.errors, *capping.errors, *told.errors]
-        step.counts = {"above": len(plan.above), "caps": len(capping.caps)}
-        step.counts.update(changes=len(changes.changes), evictions=len(told.evictions))
+        step.counts = {"above": sum(one["state"] == "above" for one in domains)}
+        step.counts.update(caps=len(capping.caps), changes=len(changes.changes))
+        step.counts["evictions"] = len(told.evictions)
         run.log.diff += result["diff"]
         _tell(run, capping, changes, domains, told)
+
+
+def _judged(
+    options: Parameters,
+    capping: Capping,
+    entries: Entries,
+    readings: Readings,
+    curves: t.Callable[[], Curves],
+) -> tuple[list[Limit], list[RackInlet], CapPlan]:
+    """The limits in W, the racks with an inlet limit, and the caps that both need."""
+    limits, mode = PowerLimits.of(options), options["cap"]
+    capping.watts = fresh_values(readings, "power_watts")
+    is_active = mode != "off" or options["evict"] != "off"
+    racks = rack_inlets(capping, limits, entries, readings, curves, is_active)
+    found = [*capping.limits(limits), *(one.limit for one in racks if one.limit)]
+    if mode == "off":
+        return found, racks, capping.plan_without(found)
+    return found, racks, capping.plan(found, curves())
 
 
 def _entries(run: Run, cluster: Cluster, record: LimitsRecord) -> Entries:
@@ -80,16 +101,18 @@ def _entries(run: Run, cluster: Cluster, record: LimitsRecord) -> Entries:
 
 
 def _concerned(run: Run, cluster: Cluster, entries: Entries) -> Entries:
-    """The entries of the run's nodes, and of others whose cap this owner set, or that are over."""
+    """The entries of the run's nodes, and others whose owner it is, or that are over."""
     names, now = cluster.node_names, run.context.now()
-    return {
-        name: entry
-        for name, entry in ((name, entry.at(now)) for name, entry in entries.items())
-        if names is None
-        or name in names
-        or not entry
-        or (entry.cap is not None and entry.cap.owner == run.owner)
-    }
+
+    def is_concerned(name: str, entry: Entry) -> bool:
+        if not entry or entry.owner == run.owner:
+            return True
+        if entry.reduced is not None or entry.owner in run.other_owners:
+            return False
+        return names is None or name in names
+
+    found = {name: entry.at(now) for name, entry in entries.items()}
+    return {name: entry for name, entry in found.items() if is_concerned(name, entry)}
 
 
 def _change(
@@ -100,7 +123,7 @@ def _change(
 
     def keep() -> None:
         for name in {*entries, *changes.changes}:
-            before = entries.get(name, NodeEntry())
+            before = entries.get(name, Entry())
             entries[name] = replace(before, cap=capping.caps.get(name))
         record.write(entries)
 
@@ -175,62 +198,6 @@ def _warn_of_stuck(capping: Capping, mode: str) -> None:
     if mode == "off" and not capping.context.check_mode:
         for name in gone:
             del caps[name]
-
-
-def _domains(
-    limits: t.Sequence[Limit], plan: CapPlan, capping: Capping, told: EvictionOutcome
-) -> list[Result]:
-    """Each limit with its state; nodes only above theirs."""
-    found: list[Result] = []
-    unread = capping.unread(limits)
-    for index, limit in enumerate(limits):
-        is_above = index in plan.above
-        is_whole = limit.kind != "rack" or limit.name not in unread
-        is_known = is_whole and all(name in capping.watts for name in limit.nodes)
-        if limit.kind == "node" and not is_above:
-            continue
-        gone = [one for one in told.evictions if one["outcome"] == "evicted"]
-        found.append(
-            {
-                "kind": limit.kind,
-                "name": limit.name,
-                "limit_watts": limit.watts,
-                "watts": round(sum(capping.watts.get(name, 0.0) for name in limit.nodes), 1),
-                "state": "above" if is_above else "within" if is_known else "unknown",
-                "uncovered_watts": round(plan.uncovered.get(index, 0.0), 1),
-                "capped": sum(name in capping.caps for name in limit.nodes),
-                "evicted": sum(one["node"] in limit.nodes for one in gone),
-            }
-        )
-    return found
-
-
-def _warn_of_unread(unread: t.Mapping[str, t.Sequence[str]], context: Context) -> None:
-    for rack, names in unread.items():
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        context.warn(
-            f"The limit of rack {rack} does not count the power of {min(names)}{more}, which this "
-            "run does not read; let one PowerFleet or run have all machines of the rack"
-        )
-
-
-def _warn(above: t.Sequence[Result], mode: str, told: EvictionOutcome, context: Context) -> None:
-    for one in above:
-        subject = f"{one['kind']} {one['name']}".strip()
-        on = "caps would be set" if context.check_mode else "caps are set"
-        covered = {
-            "on": on,
-            "dry_run": "limits.cap is dry_run, so that no cap is set",
-            "off": "limits.cap is off",
-        }
-        uncovered = one["uncovered_watts"]
-        left = f"; no cap covers {uncovered:,.0f} W of it" if uncovered and mode != "off" else ""
-        context.warn(
-            f"The {subject} draws {one['watts']:,.0f} W, above its limit of "
-            f"{one['limit_watts']:,.0f} W; {covered[mode]}{left}"
-        )
-    if above and told.sentence:
-        context.warn(told.sentence)
 
 
 def _warn_of_failed(changes: t.Mapping[str, LimitChange], context: Context) -> None:

@@ -21,7 +21,7 @@ from ...scheduling.curve import Curves
 from ...scheduling.plan import Plan
 from ...solving.limits import Limits
 from .. import extender_record
-from ..limits_record import LimitsRecord
+from ..limits_record import Entries, LimitsRecord
 from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
@@ -59,7 +59,7 @@ def place_pods(
 
 
 def limited(run: Run, readings: Callable[[], Readings]) -> Limited:
-    """The limits of the run, with the fresh readings of machines, and recent evictions."""
+    """The limits of the run, with the fresh readings of machines, and what earlier runs did."""
     limits = PowerLimits.of(run.options["limits"])
     if not limits:
         return Limited(limits)
@@ -67,22 +67,28 @@ def limited(run: Run, readings: Callable[[], Readings]) -> Limited:
         fresh_values(readings(), quantity) for quantity in ("power_watts", "inlet_celsius")
     )
     label = run.options["predict"]["type_label"]
-    return Limited(limits, watts, inlets, label, _evicted(run, limits))
+    entries, now = _entries(run, limits), run.context.now()
+    evicted = {name: one.evicted_for for name, one in entries.items() if one.at(now).evicted_at}
+    reduced = {
+        one.reduced.rack
+        for one in entries.values()
+        if one.reduced is not None and one.reduced.owner == run.owner
+    }
+    return Limited(limits, watts, inlets, label, evicted, reduced)
 
 
-def _evicted(run: Run, limits: PowerLimits) -> dict[str, str]:
-    """The nodes that evicted pods recently, with the kind of the limit.
+def _entries(run: Run, limits: PowerLimits) -> Entries:
+    """What earlier runs did for limits.
 
     The step ``limits`` tells of a record that is not readable.
     """
-    if run.options["limits"]["evict"] != "on" or not limits.has_watts:
+    options = run.options["limits"]
+    if options["evict"] != "on" and not (options["cap"] == "on" and limits.inlet_celsius):
         return {}
     try:
-        entries = LimitsRecord(run.kube, run.options["lease_namespace"]).read()
+        return LimitsRecord(run.kube, run.options["lease_namespace"]).read()
     except (ApiError, InvalidInput):
         return {}
-    now = run.context.now()
-    return {name: one.evicted_for for name, one in entries.items() if one.at(now).evicted_at}
 
 
 def keep_plan(run: Run, curves: Curves, plan: Plan) -> None:

@@ -6,7 +6,8 @@
 Machines of the lowest priority give first; those of equal priority share by their power above the
 floor, which is the idle power with a margin, or the least limit that the BMC allows. Caps end once
 their domains are well below their limits: at once for machines that do not reach theirs, else one
-machine of the highest priority a run, so that the power does not jump back.
+machine of the highest priority a run, so that the power does not jump back. Under an inlet limit
+they rise with the power that the rack may draw, the highest priority first.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ TARGET = 0.98
 IDLE_MARGIN = 1.1
 # A machine below this share of its cap is not held back by it.
 _HELD = 0.95
+# Caps of a rack rise by this share of its power at least, so that noise changes no limit.
+_NOTABLE_SHARE = 0.03
 
 
 @dataclass(frozen=True)
 class CapMachine:
     """One machine: its fresh power draw, the least cap, its highest priority, and our cap, in W.
 
-    ``floor_watts`` None: it cannot be capped.
+    ``floor_watts`` None: it cannot be capped. ``max_watts`` is the highest limit of its BMC, if any.
     """
 
     name: str
@@ -38,6 +41,7 @@ class CapMachine:
     floor_watts: float | None = None
     priority: int = 0
     cap_watts: float | None = None
+    max_watts: float | None = None
 
     @property
     def is_held(self) -> bool:
@@ -68,7 +72,13 @@ def plan_caps(limits: t.Sequence[Limit], machines: t.Mapping[str, CapMachine]) -
             left = _lower(there, caps, TARGET * limit.watts)
             if left > 0:
                 uncovered[index] = left
-        if drawn > RELEASE * limit.watts or len(there) < len(limit.nodes):
+        is_near = drawn > RELEASE * limit.watts or len(there) < len(limit.nodes)
+        if limit.kind != "inlet" and is_near:
+            kept.update(limit.nodes)
+    for limit in limits:
+        if limit.kind == "inlet":
+            there = [machines[name] for name in limit.nodes if name in machines]
+            _raise(there, caps, kept, TARGET * limit.watts)
             kept.update(limit.nodes)
     for name in _released(machines, kept):
         del caps[name]
@@ -93,6 +103,26 @@ def _lower(machines: t.Sequence[CapMachine], caps: dict[str, float], target: flo
             caps[name] = min(cap, caps.get(name, cap))
         excess -= share * whole
     return max(0.0, excess)
+
+
+def _raise(
+    machines: t.Sequence[CapMachine],
+    caps: dict[str, float],
+    kept: t.Collection[str],
+    target: float,
+) -> None:
+    """Raise caps that hold machines by what is left below the target, but for those to keep."""
+    drawn = sum(one.watts for one in machines)
+    held = [one for one in machines if one.is_held and one.name not in kept and one.floor_watts]
+    if not held or target - drawn < _NOTABLE_SHARE * target:
+        return
+    highest = max(map(_by_priority, held))
+    group = [one for one in held if one.priority == highest]
+    whole = sum(one.watts for one in group)
+    for one in group:
+        cap = math.floor(one.watts * (1 + (target - drawn) / whole))
+        most = math.inf if one.max_watts is None else one.max_watts
+        caps[one.name] = max(caps[one.name], min(float(cap), most))
 
 
 def _by_priority(machine: CapMachine) -> int:

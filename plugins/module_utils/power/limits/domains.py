@@ -9,6 +9,7 @@ curve knows pods that have just been bound, the BMC knows the machine.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +31,8 @@ _NAMED = 5
 class Limited:
     """Limits with the fresh measurements of nodes: power draw in W and inlet temperature in °C.
 
-    ``evicted`` are the nodes from which pods left recently, with the kind of the limit.
+    ``evicted`` are the nodes from which pods left recently, with the kind of the limit. ``reduced``
+    are the racks whose power is reduced for their inlets.
     """
 
     limits: PowerLimits
@@ -38,6 +40,7 @@ class Limited:
     inlets: t.Mapping[str, float] = field(default_factory=dict)
     type_label: str = TYPE_LABEL
     evicted: t.Mapping[str, str] = field(default_factory=dict)
+    reduced: t.Collection[str] = ()
 
 
 NO_LIMITS = Limited(PowerLimits())
@@ -53,12 +56,22 @@ class Place(t.NamedTuple):
 
 
 class Limit(t.NamedTuple):
-    """The nodes of one limit in W."""
+    """The nodes of one limit in W; of kind ``inlet`` it is what a rack may draw for its inlet."""
 
-    kind: t.Literal["node", "rack", "fleet"]
+    kind: t.Literal["node", "rack", "fleet", "inlet"]
     name: str
     nodes: tuple[str, ...]
     watts: float
+
+    @property
+    def title(self) -> str:
+        """Its name in sentences: rack r1, fleet, inlet of rack r1."""
+        return title_of(self.kind, self.name)
+
+
+def title_of(kind: str, name: str) -> str:
+    """The name of a limit in sentences."""
+    return f"inlet of rack {name}" if kind == "inlet" else f"{kind} {name}".strip()
 
 
 def limits_on(places: t.Sequence[Place], limits: PowerLimits) -> list[Limit]:
@@ -128,9 +141,11 @@ def present_watts(domain: PowerDomain, by_name: t.Mapping[str, Node]) -> float:
 
 
 def names_domain(message: str, kind: str, name: str) -> bool:
-    """Whether the message of a pod without a node names a rack or the fleet as a reason."""
+    """Whether the message of a pod without a node names a limit of a rack or the fleet."""
+    if kind == "inlet":
+        return f"node(s) in rack {name} (inlet " in message
     domain = f"{kind} {name}" if name else f"the {kind}"
-    return f"node(s) in {domain} (" in message
+    return re.search(rf"node\(s\) in {re.escape(domain)} \((?!inlet )", message) is not None
 
 
 def amount(value: float, limit: float) -> str:
@@ -149,7 +164,9 @@ def _domain(limit: Limit, by_name: t.Mapping[str, Node], limited: Limited) -> Po
     beside = sum(
         max(0.0, limited.watts.get(name, 0.0) - _predicted(by_name[name])) for name in limit.nodes
     )
-    return PowerDomain(*limit, beside)
+    if limit.kind == "inlet":
+        raise AssertionError
+    return PowerDomain(limit.kind, limit.name, limit.nodes, limit.watts, beside)
 
 
 def _closed_by_power(
@@ -184,13 +201,22 @@ def _closed_by_power(
 
 
 def _closed_by_heat(places: t.Iterable[Place], limited: Limited) -> dict[str, str]:
+    """Nodes of racks above their inlet limits, or that were above them a while ago."""
     found: dict[str, str] = {}
     for rack, names in by_rack(places).items():
         limit = limit_of(limited.limits.inlet_celsius, rack)
         inlet = max((limited.inlets[one] for one in names if one in limited.inlets), default=None)
-        if limit is not None and inlet is not None and inlet > limit:
-            reason = f"node(s) in rack {rack} (inlet of {inlet:.0f} °C, limit {limit:g} °C)"
-            found.update(dict.fromkeys(names, reason))
+        if limit is None:
+            continue
+        if inlet is not None and inlet > limit:
+            reason = f"inlet of {inlet:.0f} °C, limit {limit:g} °C"
+        elif rack in limited.reduced:
+            reason = f"inlet limit of {limit:g} °C, for which its power is still reduced"
+        elif any(limited.evicted.get(name) == "inlet" for name in names):
+            reason = f"inlet limit of {limit:g} °C, for which pods were evicted there"
+        else:
+            continue
+        found.update(dict.fromkeys(names, f"node(s) in rack {rack} ({reason})"))
     return found
 
 

@@ -28,7 +28,7 @@ WATTS: t.Mapping[str, t.Any] = {
 INLETS: t.Mapping[str, t.Any] = {"inlet_celsius": {"type": "dict", "default": {}}}
 
 _MODES = ["off", "dry_run", "on"]
-# What happens while a domain draws more than its limit.
+# What happens while a domain is above its limit.
 REMEDIES: t.Mapping[str, t.Any] = {
     "cap": {"type": "str", "choices": _MODES, "default": "dry_run"},
     "evict": {"type": "str", "choices": _MODES, "default": "off"},

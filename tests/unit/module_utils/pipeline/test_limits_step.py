@@ -9,7 +9,6 @@ import datetime
 import json
 import typing as t
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,176 +25,21 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import Le
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import fresh_values
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.limits_record import (
     Cap,
+    Entry,
     LimitsRecord,
-    NodeEntry,
     TakenOver,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
-    FleetRun,
-    reconcile_fleet,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run import Run
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import (
     capping,
     limit_evictions,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import limits as step
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import source_of_snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control import limiting
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
-    limit_power,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from lab.embedded import EmbeddedLab, embedded_lab
-from lab.hardware import system_uuid
-from lab.machines import Machine
 from support.binding_api import pod
-from support.limited_cluster import LimitedCluster
-from support.power_switching import accounts
-from support.snapshots import write_snapshot
-from support.wao import node_config
-
-Json = dict[str, t.Any]
-VENDORS = ("hpe", "lenovo", "openbmc")
-RACK = {"wattwise.github.io/rack": "r1"}
-
-
-@dataclass
-class Rack:
-    """Three machines of one rack in the lab, and runs that read and limit them.
-
-    Each run has a new folder, as if it were that of another host.
-    """
-
-    lab: EmbeddedLab
-    folder: Path
-    cluster: LimitedCluster
-    host: str
-    idle_watts: float = 60.0
-    have_uuids: bool = True
-    own: frozenset[str] | None = None
-    taints: list[Json] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.machines = [self.lab.machine(vendor) for vendor in VENDORS]
-        self.names = [machine.name for machine in self.machines]
-        self.load(1.0)
-        # The second machine has the pod of the highest priority.
-        for index, name in enumerate(self.names):
-            running = pod(name, nodeName=name, priority=100 if index == 1 else 0)
-            self.cluster.add({**running, "status": {"phase": "Running"}})
-
-    @property
-    def recorded(self) -> dict[str, Json]:
-        """The entries of the record by node."""
-        data = (self.cluster.record or {}).get("data") or {}
-        return {name: json.loads(value) for name, value in data.items()}
-
-    def load(self, share: float) -> None:
-        """Use a share of the cores of each machine."""
-        self.lab.admin("PUT", "/loads", {one.name: share * one.cores for one in self.machines})
-
-    @property
-    def watts(self) -> dict[str, float]:
-        shown = self.lab.admin("GET", "/truth")
-        return {name: float(shown[name]["shown"]["power_watts"]) for name in self.names}
-
-    @property
-    def total(self) -> float:
-        return sum(self.watts.values())
-
-    @property
-    def caps(self) -> dict[str, float]:
-        """The limits that the BMCs have."""
-        power = self.lab.admin("GET", "/power")
-        found = {name: power[name]["cap_watts"] for name in self.names}
-        return {name: watts for name, watts in found.items() if watts is not None}
-
-    def limit_by_hand(self, *machines: Machine, **limit: t.Any) -> None:
-        targets = [
-            {
-                "name": machine.name,
-                "endpoint": self.lab.endpoint(machine),
-                "credential": "reader",
-                "power_credential": "switcher",
-            }
-            for machine in machines
-        ]
-        given = {
-            "targets": targets,
-            "credentials": accounts(machines[0]),
-            "ca_path": str(self.lab.ca_path),
-        }
-        assert limit_power({**given, **limit})["errors"] == []
-
-    def _write_documents(self) -> None:
-        configs = []
-        for machine in self.machines:
-            config = node_config(machine.name, machine.name)
-            config["spec"]["metricsCollector"]["inletTemp"] = {
-                "type": "Redfish",
-                "endpoint": self.lab.endpoint(machine),
-            }
-            configs.append(config)
-        nodes = [
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {
-                    "name": name,
-                    "labels": {**RACK, "node.kubernetes.io/instance-type": name},
-                },
-                "spec": {"taints": self.taints if name == self.names[0] else []},
-                "status": {
-                    "allocatable": {"cpu": "64", "pods": "110"},
-                    "nodeInfo": {"systemUUID": system_uuid(name) if self.have_uuids else ""},
-                },
-            }
-            for name in self.names
-        ]
-        write_snapshot(
-            self.folder, nodes=nodes, node_configs=configs, pods=list(self.cluster.pods.values())
-        )
-        curve = {"cpu": [0.0, 64.0], "watts": [self.idle_watts, 700.0]}
-        body = {"curves": dict.fromkeys(self.names, curve)}
-        documents.write(str(self.folder / "curves.json"), "curves", body)
-
-    def run(
-        self,
-        limits: Json,
-        steps: t.Sequence[str] = ("read", "merge", "limits"),
-        **context: t.Any,
-    ) -> Json:
-        self.folder = self.folder.with_name(f"{self.folder.name}-")
-        self.folder.mkdir()
-        self._write_documents()
-        self.warnings.clear()
-        of_rack = accounts(self.machines[0])
-        read = {
-            "credentials": {"default": of_rack["reader"], "power": of_rack["switcher"]},
-            "default_credential_namespaces": ["wao-system"],
-            "ca_path": str(self.lab.ca_path),
-            "refresh": True,
-        }
-        given = {
-            "steps": list(steps),
-            "run_dir": str(self.folder),
-            "host": self.host,
-            "place": {"scheduler_name": "wattwise"},
-            "read": read,
-            "limits": limits,
-        }
-        context_of_run = Context(warn=self.warnings.append, **context)
-        if self.own is None:
-            return reconcile_fleet(given, context_of_run)
-        scope = Scope(self.own, frozenset())
-        found = FleetRun(Run.of(given, context_of_run, lambda _snapshot: scope))
-        found.make()
-        return found.result()
-
-    def settle(self, limits: Json, runs: int) -> None:
-        for _run in range(runs):
-            self.run(limits)
+from support.limited_cluster import RECORD
+from support.limited_rack import Json, Rack, limited_rack, with_pods
 
 
 @pytest.fixture(scope="module")
@@ -206,12 +50,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
 
 @pytest.fixture
 def rack(running: EmbeddedLab, tmp_path: Path) -> Iterator[Rack]:
-    cluster = LimitedCluster()
-    with cluster.serve() as api:
-        found = Rack(running, tmp_path / "run", cluster, api.url)
+    with limited_rack(running, tmp_path / "run") as found:
         yield found
-        found.run({"cap": "off"})
-        found.limit_by_hand(*found.machines, state="absent")
 
 
 def limits(watts: float, cap: str = "on") -> Json:
@@ -515,15 +355,6 @@ def test_one_bmc_that_refuses_leaves_the_caps_of_the_others(rack: Rack) -> None:
         rack.lab.admin("DELETE", "/faults")
 
 
-def with_pods(rack: Rack, **priorities: int) -> None:
-    """Pods that use 8 of 10 CPUs on the first machine, and save 80 W each by its curve."""
-    owner = {"kind": "ReplicaSet", "name": "batch", "uid": "rs", "controller": True}
-    for name, priority in priorities.items():
-        running = pod(name, cpu="10", nodeName=rack.names[0], priority=priority)
-        running["metadata"]["ownerReferences"] = [owner]
-        rack.cluster.add({**running, "status": {"phase": "Running"}})
-
-
 def evicting(watts: float, evict: str = "on", cap: str = "off", **more: t.Any) -> Json:
     return {**limits(watts, cap), "evict": evict, **more}
 
@@ -605,6 +436,25 @@ def test_a_pod_that_a_budget_keeps_leaves_the_eviction_of_the_others(rack: Rack)
     [error] = [one for step in result["steps"] for one in step["errors"]]
     assert (error["name"], error["reason"]) == ("shop/kept", "refused")
     assert "a PodDisruptionBudget forbids the eviction" in error["detail"]
+
+
+def test_within_all_limits_no_run_looks_for_pods_to_evict(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_pods(rack, low=0)
+    looked = 0
+
+    def look(*given: t.Any) -> t.Any:
+        nonlocal looked
+        looked += 1
+        return source_of_snapshot(*given)
+
+    monkeypatch.setattr(limit_evictions, "source_of_snapshot", look)
+    rack.run(evicting(1.1 * rack.total))
+    assert looked == 0
+    assert rack.cluster.asked == [("GET", f"{RECORD}/wattwise-limits")]
+    rack.run(evicting(0.9 * rack.total, "dry_run"))
+    assert looked == 1
 
 
 def test_the_next_run_waits_for_readings_that_show_the_evictions(rack: Rack) -> None:
@@ -713,13 +563,13 @@ def test_a_write_whose_answer_was_lost_is_no_write_of_another_run(rack: Rack) ->
     first, repeated = records
     for record in records:
         record.read()
-    given = {"n1": NodeEntry(Cap(300.0, owner="playbook"))}
+    given = {"n1": Entry(Cap(300.0, owner="playbook"))}
     first.write(given)
     repeated.write(given)
     assert set(rack.recorded) == {"n1"}
-    repeated.write({"n1": NodeEntry()})
+    repeated.write({"n1": Entry()})
     with pytest.raises(TakenOver, match="the limits of n1"):
-        first.write({"n1": NodeEntry(Cap(290.0, owner="playbook"))})
+        first.write({"n1": Entry(Cap(290.0, owner="playbook"))})
     assert rack.recorded == {}
 
 
@@ -727,7 +577,7 @@ def test_caps_on_5000_nodes_fit_a_config_map() -> None:
     """The API server refuses a ConfigMap of more than 1 MiB, and no machine would get a cap."""
     name = "worker-04999.rack-0123.hall-2.datacenter-1.example.com"
     cap = Cap(345.0, owner="PowerFleet wattwise-system/production-hall-2")
-    entry = NodeEntry(cap, datetime.datetime.now(datetime.UTC), "fleet")
+    entry = Entry(cap, datetime.datetime.now(datetime.UTC), "fleet")
     assert 5_000 * len(name + entry.as_text()) < 2**20
 
 
@@ -736,10 +586,31 @@ def test_an_old_eviction_is_forgotten_also_where_no_run_has_the_node_any_more() 
     now = datetime.datetime.now(datetime.UTC)
     old, cap = now - datetime.timedelta(hours=2), Cap(300.0, owner="PowerFleet shop/other")
     entries = {
-        "gone": NodeEntry(evicted_at=old),
-        "recent": NodeEntry(evicted_at=now),
-        "theirs": NodeEntry(cap, old),
+        "gone": Entry(evicted_at=old),
+        "recent": Entry(evicted_at=now),
+        "theirs": Entry(cap, old),
     }
-    run: t.Any = SimpleNamespace(context=Context(now=lambda: now), owner="PowerFleet shop/ours")
-    cluster: t.Any = SimpleNamespace(node_names=frozenset({"n1"}))
-    assert step._concerned(run, cluster, entries) == {"gone": NodeEntry()}
+    assert concerned(entries, now, {"n1"}) == {"gone": Entry()}
+
+
+OURS, OTHER, GONE = (f"PowerFleet shop/{name}" for name in ("ours", "other", "gone"))
+
+
+def concerned(
+    entries: dict[str, Entry], now: datetime.datetime, names: t.Collection[str]
+) -> dict[str, Entry]:
+    """The entries of a run that brings back machines, while another fleet lives."""
+    run: t.Any = SimpleNamespace(
+        context=Context(now=lambda: now), owner=OURS, other_owners=frozenset({OTHER})
+    )
+    cluster: t.Any = SimpleNamespace(node_names=frozenset(names))
+    return step._concerned(run, cluster, entries)
+
+
+def test_caps_of_an_abandoned_machine_end_by_their_owner_or_by_anyone_if_it_is_gone() -> None:
+    """A machine that sleeps without a fleet is brought back by any of them."""
+    now = datetime.datetime.now(datetime.UTC)
+    owners = {"abandoned": OTHER, "orphaned": GONE, "own": OURS, "elsewhere": GONE}
+    entries = {name: Entry(Cap(300.0, owner=owner)) for name, owner in owners.items()}
+    names = {"abandoned", "orphaned"}
+    assert set(concerned(entries, now, names)) == {"orphaned", "own"}

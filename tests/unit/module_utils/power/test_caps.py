@@ -59,6 +59,25 @@ def test_caps_stay_between_the_thresholds_and_end_one_by_one_below() -> None:
     assert below.caps == {"low": 200.0}
 
 
+def test_caps_for_an_inlet_rise_with_what_the_rack_may_draw_and_the_highest_priority_first() -> (
+    None
+):
+    low = CapMachine("low", 200.0, 100.0, 0, cap_watts=200.0)
+    high = CapMachine("high", 200.0, 100.0, 9, cap_watts=200.0, max_watts=230.0)
+    idle = CapMachine("idle", 120.0, 100.0, 9, cap_watts=200.0)
+    machines = by_name(low, high, idle)
+
+    def caps(watts: float, *more: Limit) -> dict[str, float]:
+        inlet = Limit("inlet", "r1", tuple(machines), watts)
+        return dict(plan_caps([inlet, *more], machines).caps)
+
+    same = {"low": 200.0, "high": 200.0, "idle": 200.0}
+    assert caps(540.0) == same, "a step of the noise is none"
+    assert caps(550.0) == {**same, "high": 219.0}
+    assert caps(600.0) == {**same, "high": 230.0}, "no BMC gets more than it allows"
+    assert caps(550.0, Limit("rack", "r1", tuple(machines), 540.0)) == same
+
+
 def test_a_machine_without_a_reading_keeps_the_caps_of_its_rack() -> None:
     there = CapMachine("there", 100.0, 50.0, cap_watts=300.0)
     silent = CapMachine("silent", 0.0)

@@ -200,6 +200,25 @@ def test_a_rack_that_is_too_hot_takes_no_new_pod() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("earlier", "reason"),
+    [
+        ({"reduced": {"r0"}}, "inlet limit of 30 °C, for which its power is still reduced"),
+        (
+            {"evicted": {"node-1": "inlet"}},
+            "inlet limit of 30 °C, for which pods were evicted there",
+        ),
+    ],
+)
+def test_a_rack_that_was_too_hot_a_while_ago_takes_no_new_pod(earlier: Json, reason: str) -> None:
+    pods = [{"name": "web", "count": 9, "requests": {"cpu": "4"}}]
+    limits = {"inlet_celsius": {"r0": 30}}
+    result = place_measured(task({}, pods), limits, inlets={"node-0": 29.0}, **earlier)
+    assert by_rack(result) == {"r1": 8}
+    [message] = waiting(result)["web"]
+    assert f"2 node(s) in rack r0 ({reason})" in message
+
+
 def test_all_strategies_and_comparisons_keep_the_limits() -> None:
     limits = {"rack_watts": {"*": 330}, "fleet_watts": 620}
     for strategy in STRATEGIES:

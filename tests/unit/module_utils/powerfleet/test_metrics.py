@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     Outcome,
 )
 from support.carried_out_plans import plan_of
-from support.power_fleets import LIMITING, NOW, SLEEP, fleet, outcome
+from support.power_fleets import INLET, LIMITING, NOW, SLEEP, fleet, outcome
 from support.promtool import lint, samples
 
 Json = dict[str, t.Any]
@@ -81,6 +81,19 @@ def test_limits_are_beside_the_measured_power_with_caps_and_evictions() -> None:
     assert value(text, "limit_measured_watts", kind="rack", domain="r1") == 4120.5
     assert value(text, "limit_capped_machines", kind="fleet", domain="") == 2
     assert value(text, "limit_evicted_pods", kind="rack", domain="r1") == 0
+
+
+def test_inlets_with_a_limit_have_temperatures_and_the_power_that_their_racks_may_draw() -> None:
+    text = render(fleet(), outcome(summary={"limiting": {**LIMITING, "domains": [INLET]}}), NOW)
+    assert lint(text) == ""
+    assert value(text, "limit_celsius", kind="inlet", domain="r1") == 32
+    assert value(text, "limit_measured_celsius", kind="inlet", domain="r1") == 34.4
+    assert value(text, "limit_allowed_watts", kind="inlet", domain="r1") == 3900
+    assert "limit_measured_watts{" not in text, "the limit of the inlet is none of its power"
+    cool = {**INLET, "celsius": None, "limit_watts": None, "state": "unknown"}
+    text = render(fleet(), outcome(summary={"limiting": {**LIMITING, "domains": [cool]}}), NOW)
+    assert lint(text) == ""
+    assert "limit_allowed_watts{" not in text and "limit_measured_celsius{" not in text
 
 
 def test_a_run_that_failed_keeps_the_time_of_the_last_success() -> None:

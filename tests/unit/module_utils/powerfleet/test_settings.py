@@ -15,6 +15,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import GROUPS, complete
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import SPEC
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    RESOURCE_KIND,
+    PowerFleet,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
     fleet_options,
     publication_of,
@@ -389,7 +393,7 @@ def test_limits_are_kept_where_the_spec_has_one_and_caps_removed_where_it_has_no
 ) -> None:
     for limits, is_on in (
         ({}, False),
-        ({"inletCelsius": {"*": 30}}, False),
+        ({"inletCelsius": {"*": 30}}, True),
         ({"cap": "on"}, False),
         ({"rackWatts": {"r1": 4000}}, True),
         ({"fleetWatts": 9000}, True),
@@ -398,6 +402,7 @@ def test_limits_are_kept_where_the_spec_has_one_and_caps_removed_where_it_has_no
     # The limit has gone, and its caps have not.
     left = parsed({**manifest(), "status": {"limits": {"capped": 1}}})
     assert "limits" in steps_of(left, trigger)
+    assert fleet_options(left, trigger, module())["limits"] == {"cap": "off"}
     rack = {"rackWatts": {"r1": 4000}, "cap": "on"}
     off = fleet(limits=rack, placement={"enabled": False})
     assert "limits" not in steps_of(off, trigger)
@@ -406,12 +411,28 @@ def test_limits_are_kept_where_the_spec_has_one_and_caps_removed_where_it_has_no
     assert fleet_options(stranded, trigger, module())["limits"] == {"cap": "off"}
 
 
+def with_finalizer() -> PowerFleet:
+    """A fleet without limits and caps in its status, which an earlier run kept from deletion."""
+    given = manifest()
+    finalizers = [RESOURCE_KIND.finalizer]
+    return parsed({**given, "metadata": {**given["metadata"], "finalizers": finalizers}})
+
+
+@pytest.mark.parametrize("trigger", [WHOLE, EVENT])
+def test_a_fleet_with_the_finalizer_looks_for_caps_of_a_run_that_was_killed(
+    trigger: Trigger,
+) -> None:
+    assert "limits" in steps_of(with_finalizer(), trigger)
+    assert fleet_options(with_finalizer(), trigger, module())["limits"] == {"cap": "off"}
+
+
 def test_the_run_of_a_deleted_fleet_removes_caps_where_some_may_be() -> None:
     rack = {"rackWatts": {"r1": 4000}}
     assert undoing_options(fleet(limits=rack), module())["steps"] == ["snapshot", "sleep"]
     for given in (
         fleet(limits={**rack, "cap": "on"}),
         parsed({**manifest(), "status": {"limits": {"capped": 1}}}),
+        with_finalizer(),
     ):
         options = undoing_options(given, module())
         assert options["steps"] == ["snapshot", "sleep", "limits"]

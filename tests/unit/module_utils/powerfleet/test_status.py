@@ -26,7 +26,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     status_of,
     suspended_status,
 )
-from support.power_fleets import DEFINITION, LIMITING, NOW, SLEEP, fleet, manifest, outcome, parsed
+from support.power_fleets import (
+    DEFINITION,
+    INLET,
+    LIMITING,
+    NOW,
+    SLEEP,
+    fleet,
+    manifest,
+    outcome,
+    parsed,
+)
 
 Json = dict[str, t.Any]
 
@@ -159,6 +169,27 @@ def test_limits_have_their_power_and_state_those_above_theirs_first() -> None:
     assert "limits" not in status_of(kept, outcome(summary={"limiting": nothing}))
     without = {**status["limits"], "capped": 0}
     assert "limits" not in status_of(stored({**status, "limits": without}), outcome())
+
+
+def test_an_inlet_has_its_temperature_and_the_pods_that_wait_for_it() -> None:
+    messages = ("(3,960 W of 4,000 W)", "(inlet of 34 °C, limit 32 °C)")
+    waiting = [Unplaced("shop", "a", f"0/4 nodes: 4 node(s) in rack r1 {one}") for one in messages]
+    told = {**LIMITING, "domains": [INLET]}
+    found = status_of(limited_fleet(), outcome(summary={"limiting": told}, unplaced=waiting))
+    [inlet] = found["limits"]["domains"]
+    assert (inlet["limitWatts"], inlet["limitCelsius"], inlet["celsius"]) == (3900, 32, 34.4)
+    assert inlet["deferredPods"] == 1
+    unread = {**INLET, "celsius": None, "limit_watts": None, "state": "unknown"}
+    told = {**LIMITING, "domains": [unread]}
+    [inlet] = status_of(limited_fleet(), outcome(summary={"limiting": told}))["limits"]["domains"]
+    assert "celsius" not in inlet and "limitWatts" not in inlet
+
+
+@pytest.mark.parametrize(("celsius", "due"), [(34.6, False), (35.0, True)])
+def test_a_temperature_that_varies_writes_no_status(celsius: float, due: bool) -> None:
+    told = [{**LIMITING, "domains": [{**INLET, "celsius": one}]} for one in (34.4, celsius)]
+    before, after = (status_of(limited_fleet(), outcome(summary={"limiting": one})) for one in told)
+    assert is_due(after, stored(before).status, None, NOW) == due
 
 
 @pytest.mark.parametrize(

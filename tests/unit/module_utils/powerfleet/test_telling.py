@@ -152,6 +152,21 @@ def test_a_rack_is_told_when_it_comes_above_its_limit_and_when_it_is_below_it_ag
     }
 
 
+def test_an_inlet_is_told_as_kept_only_when_its_rack_is_not_reduced_any_more() -> None:
+    def inlet(state: str, celsius: float) -> Json:
+        return domain(state, kind="inlet", celsius=celsius, limitCelsius=32.0)
+
+    within, above, reduced = inlet("within", 29.0), inlet("above", 34.4), inlet("reduced", 31.0)
+    assert limits_told(within, above) == {
+        "InletLimitExceeded": (
+            "Warning",
+            "inlet of rack r1: 34 °C, above its limit of 32 °C; 2 machines have a cap",
+        )
+    }
+    assert limits_told(above, reduced) == limits_told(reduced, above) == {}
+    assert set(limits_told(reduced, within)) == {"InletLimitKept"}
+
+
 def workload(name: str, ready: str, kind: str = "RmdWorkload") -> Json:
     condition = {"type": "Ready", "status": ready, "reason": "Refused", "message": "no ways"}
     metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}"}
