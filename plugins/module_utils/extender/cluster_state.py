@@ -211,15 +211,16 @@ class _Publications:
         self._limiting = {name: one for name, one in limits.items() if one is not None}
 
     def reasons_of_limits(
-        self, pod: AskingPod, names: t.Iterable[str], beside: Beside
+        self, pod: AskingPod, names: t.Sequence[str], beside: Beside
     ) -> dict[str, str]:
         """Why limits exclude some of these nodes; see Headroom."""
-        by_headroom: dict[Headroom, list[str]] = defaultdict(list)
-        for name in names:
-            if name in self._limiting:
-                by_headroom[self._limiting[name]].append(name)
+        owners = [self._limiting.get(name) for name in names]
         found: dict[str, str] = {}
-        for headroom, own in by_headroom.items():
+        for headroom in set(filter(None, owners)):
+            # Nearly always; as with prices.
+            own = names
+            if owners.count(headroom) < len(owners):
+                own = [name for name, owner in zip(names, owners) if owner is headroom]
             found.update(headroom.reasons(pod, own, beside))
         return found
 

@@ -72,7 +72,7 @@ class Headroom:
     ) -> None:
         self._publication, self._index, self._costs = publication, index, costs
         domains = publication.domains
-        self._nodes: Integers = numpy.arange(len(index))
+        self._names, self._nodes = list(index), numpy.arange(len(index))
         self._use: Integers = numpy.zeros(len(index), dtype=numpy.int64)
         self._is_read: Booleans = numpy.zeros(len(index), dtype=bool)
         self._is_on: Booleans = numpy.zeros(len(index), dtype=bool)
@@ -97,16 +97,9 @@ class Headroom:
 
     def reasons(self, pod: AskingPod, names: t.Sequence[str], beside: Beside) -> dict[str, str]:
         """Why the pod may not get some of these nodes."""
-        closed = self._publication.closed
-        found = {name: closed[name] for name in names if name in closed}
-        if not self._publication.domains:
-            return found
-        by_node = self._by_node(pod, beside)
-        for name in names:
-            index = self._index.get(name)
-            if name not in found and index in by_node:
-                found[name] = by_node[index]
-        return found
+        found = dict(self._by_node(pod, beside)) if self._publication.domains else {}
+        found.update(self._publication.closed)
+        return {name: found[name] for name in names if name in found} if found else {}
 
     def most_of(self, pod: AskingPod, names: t.Iterable[str]) -> Floats:
         """The most W that the pod can add to each domain on one of these nodes."""
@@ -117,8 +110,11 @@ class Headroom:
         numpy.maximum.at(found, self._pair_domain, added[self._pair_node])
         return found
 
-    def _by_node(self, pod: AskingPod, beside: Beside) -> dict[int, str]:
-        """The reason of the first domain of a node that the pod would take above its limit."""
+    def _by_node(self, pod: AskingPod, beside: Beside) -> t.Iterator[tuple[str, str]]:
+        """Nodes with the reason of a domain that the pod would take above its limit.
+
+        The first domain of a node comes last.
+        """
         base, use = self._without(beside.counted), self._use_of(pod.load.millicores)
         watts = self._costs.watts(self._nodes, base)
         now = numpy.where(self._is_on, watts, 0.0)
@@ -132,20 +128,16 @@ class Headroom:
         )
         left = self._limit + _TOLERANCE_WATTS - draw - pending
         is_over = (added_to > left[self._pair_domain]) | ~self._is_read[self._pair_node]
-        found: dict[int, str] = {}
+        if not is_over.any():
+            return
+        least: Floats = numpy.full(len(self._limit), numpy.inf)
+        numpy.minimum.at(least, self._pair_domain, added_to)
         told: dict[int, str] = {}
-        for pair in is_over.nonzero()[0].tolist():
-            node, domain = int(self._pair_node[pair]), int(self._pair_domain[pair])
-            if node in found:
-                continue
-            if not self._is_read[node]:
-                found[node] = NO_CURVE
-                continue
+        for pair in reversed(is_over.nonzero()[0].tolist()):
+            node, domain = self._pair_node[pair], int(self._pair_domain[pair])
             if domain not in told:
-                least = float(added_to[self._pair_domain == domain].min())
-                told[domain] = self._reason(domain, draw[domain], pending[domain], least)
-            found[node] = told[domain]
-        return found
+                told[domain] = self._reason(domain, draw[domain], pending[domain], least[domain])
+            yield self._names[node], told[domain] if self._is_read[node] else NO_CURVE
 
     def _reason(self, domain: int, draw: float, pending: float, least: float) -> str:
         one = self._publication.domains[domain]
