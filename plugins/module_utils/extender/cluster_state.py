@@ -161,10 +161,13 @@ class _WaitingPods:
             self.reserved.put(node, key, load)
             yield node
 
-    def note_passed(self, pod: AskingPod, names: t.Iterable[str]) -> None:
-        """The pod may get one of these nodes."""
-        nodes = tuple(map(sys.intern, names))
-        self.passed[pod.key] = PassedPod(pod, nodes, self._clock() + PASSED_SECONDS)
+    def note_passed(self, pod: AskingPod, names: t.Sequence[str]) -> None:
+        """The pod may get one of these nodes, and none that passed before."""
+        self.passed.pop(pod.key, None)
+        if names:
+            # The same texts for all pods, because a fleet has thousands of names.
+            nodes = tuple(map(sys.intern, names))
+            self.passed[pod.key] = PassedPod(pod, nodes, self._clock() + PASSED_SECONDS)
 
     def settle(self, key: PodKey, load: PodLoad | None) -> None:
         """The pod has its node, or is gone; not if another one of its name has passed since."""
@@ -385,10 +388,10 @@ class ClusterState:
         everywhere, because no other node can have them.
         """
         with self._lock:
-            self._expire()
             has_limits = self._published.has_limits
             limited: t.Mapping[str, str] = {}
             if has_limits and pod.load.is_workload:
+                self._expire()
                 beside = self._waiting.beside(pod.key)
                 limited = self._published.reasons_of_limits(pod, names, beside)
             within = [name for name in names if name not in limited] if limited else names

@@ -38,7 +38,7 @@ from support.extender import (
 )
 
 RACK = "wattwise.github.io/rack"
-OPTIONS = {"pod_usage_assumption": 1.0, "usage_source": "requests"}
+OPTIONS: Json = {"pod_usage_assumption": 1.0, "usage_source": "requests"}
 
 
 def limit(watts: float, *nodes: str, kind: str = "rack", beside: float = 0.0) -> Json:
@@ -210,6 +210,7 @@ def test_a_pod_that_passed_counts_until_its_node_is_known() -> None:
     assert refused(cluster, pod("c")) == dict.fromkeys(
         ("cheap", "dear"), "node(s) in rack r1 (230 W of 230 W; this pod adds at least 10 W)"
     )
+    assert cluster.state.counts()["passed_pods"] == 2
     # The same pods again: they do not count against themselves.
     assert refused(cluster, pod("b")) == {"dear": full}
     cluster.pods(pod("a", on="cheap"))
