@@ -5,7 +5,8 @@
 
 kube-scheduler filters the next pod before the binding of the last one is seen, and it may choose
 any node that passed. So until then a pod counts in each domain where it may land, with the most
-that it can add there: its use at the steepest part of a curve. Other pods have their exact power.
+that it can add there: its use at the steepest part of a curve. The asking pod, and pods whose node
+is known, have their exact power.
 """
 
 from __future__ import annotations
@@ -118,20 +119,18 @@ class Headroom:
         base, use = self._without(beside.counted), self._use_of(pod.load.millicores)
         watts = self._costs.watts(self._nodes, base)
         now = numpy.where(self._is_on, watts, 0.0)
-        added = self._costs.watts(self._nodes, base + use) - now
+        # Exact also where others may come, because their use is counted at the steepest part.
+        added = (self._costs.watts(self._nodes, base + use) - now)[self._pair_node]
         draw = self._beside + numpy.bincount(
             self._pair_domain, now[self._pair_node], len(self._limit)
         )
         pending = sum((one.most_in(self) for one in beside.passed), numpy.zeros(len(self._limit)))
-        added_to = numpy.where(
-            pending[self._pair_domain] > 0, self._most(use)[self._pair_node], added[self._pair_node]
-        )
         left = self._limit + _TOLERANCE_WATTS - draw - pending
-        is_over = (added_to > left[self._pair_domain]) | ~self._is_read[self._pair_node]
+        is_over = (added > left[self._pair_domain]) | ~self._is_read[self._pair_node]
         if not is_over.any():
             return
         least: Floats = numpy.full(len(self._limit), numpy.inf)
-        numpy.minimum.at(least, self._pair_domain, added_to)
+        numpy.minimum.at(least, self._pair_domain, added)
         told: dict[int, str] = {}
         for pair in reversed(is_over.nonzero()[0].tolist()):
             node, domain = self._pair_node[pair], int(self._pair_domain[pair])

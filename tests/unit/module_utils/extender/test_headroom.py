@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import random
 import typing as t
@@ -124,7 +125,6 @@ class Burst:
         self.publish()
         self.on: dict[str, tuple[str, float]] = {}
         self.in_flight: dict[str, Json] = {}
-        self.passed = self.failed = 0
 
     def _limits(self) -> t.Iterator[Json]:
         priced = [name for name in self.names if name in self.curves]
@@ -153,8 +153,6 @@ class Burst:
             cores = given["spec"]["containers"][0]["resources"]["requests"]["cpu"]
             self.on[name] = self.chance.choice(passing), float(cores[:-1]) / 1000
             self.in_flight[name] = given
-        self.passed += bool(passing)
-        self.failed += len(passing) < len(offered)
 
     def see_binding(self) -> None:
         name = self.chance.choice(list(self.in_flight))
@@ -198,7 +196,18 @@ def test_no_burst_of_pods_exceeds_a_limit_whatever_node_kube_scheduler_takes(see
             burst.publish()
         for one in burst.limits:
             assert burst.draw(one) <= one["limit_watts"] + 1e-3, one
-    assert burst.passed and burst.failed
+
+
+def test_pods_one_after_the_other_use_the_whole_headroom() -> None:
+    cluster = pair(limit(300.0, "cheap", "dear"))
+    for number in itertools.count():
+        given = pod(f"pod-{number}", "500m")
+        passing = filtered(cluster, given, "cheap", "dear")["NodeNames"]
+        if not passing:
+            break
+        cluster.pods(pod(f"pod-{number}", "500m", on="cheap"))
+    # 200 W idle, and 5 W each.
+    assert number == 20
 
 
 def test_a_pod_that_passed_counts_until_its_node_is_known() -> None:
