@@ -120,7 +120,9 @@ class Headroom:
         watts = self._costs.watts(self._nodes, base)
         now = numpy.where(self._is_on, watts, 0.0)
         # Exact also where others may come, because their use is counted at the steepest part.
-        added = (self._costs.watts(self._nodes, base + use) - now)[self._pair_node]
+        # A curve that falls takes no pod above a limit, either.
+        rise = numpy.maximum(self._costs.watts(self._nodes, base + use) - now, 0.0)
+        added = rise[self._pair_node]
         draw = self._beside + numpy.bincount(
             self._pair_domain, now[self._pair_node], len(self._limit)
         )

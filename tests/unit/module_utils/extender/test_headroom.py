@@ -280,6 +280,13 @@ def test_load_that_grew_closes_a_domain_until_it_falls() -> None:
     assert refused(cluster, pod("new", "0")) == {}
 
 
+def test_a_curve_that_falls_opens_no_domain_above_its_limit() -> None:
+    falling = {"cpu": [0.0, 8.0], "watts": [200.0, 120.0]}
+    body = published({"cheap": falling}, {"limits": [limit(195.0, "cheap")]}, **OPTIONS)
+    cluster = Cluster().nodes(node("cheap")).publish(body)
+    assert refused(cluster, pod("a"), "cheap") == {"cheap": "node(s) in rack r1 (201 W of 195 W)"}
+
+
 def test_a_machine_that_sleeps_fails_by_its_wake_and_draws_nothing() -> None:
     asleep = node("cheap")
     asleep["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
