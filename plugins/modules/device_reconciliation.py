@@ -27,6 +27,8 @@ description:
   - Concurrent and killed runs are safe. A conditional write to the pool, by its resource version,
     decides which run gets a device. The next run completes or reverts an interrupted allocation.
   - A pod or claim that fails is listed in RV(errors) and stops no other.
+  - Limits of O(plan) hold. A node that a limit closes gets no pod, and a node with a limit in W only
+    the pods that O(plan) put there. Pods with O(gate) are in no plan and avoid the closed nodes.
   - If devices of O(plan) are gone, up to three searches run, each within O(time_limit).
 extends_documentation_fragment:
   - wattwise.kube.steps.devices

@@ -91,8 +91,8 @@ options:
   publish_namespace:
     description:
       - Namespace of the ConfigMap C(wattwise-extender), in which step V(place) publishes curves,
-        rules and plan for the extender of kube-scheduler. It is written where the extender would
-        learn from it.
+        rules, limits and plan for the extender of kube-scheduler. It is written where the extender
+        would learn from it.
       - A ConfigMap that cannot be read or written causes a warning.
     type: str
   # end generated

@@ -77,7 +77,7 @@ options:
     default: []
   publish_namespaces:
     description:
-      - Namespaces whose PowerFleets publish curves, rules and plan in a ConfigMap
+      - Namespaces whose PowerFleets publish curves, rules, limits and plan in a ConfigMap
         C(wattwise-extender-<uid>), which the extender of kube-scheduler reads. The ConfigMap is
         written where the extender would learn from it.
       - The PowerFleet owns its ConfigMap. One that cannot be written causes a warning.

@@ -343,15 +343,23 @@ limits:
   description:
     - The power domains with a limit, each with its predicted power draw before and after placing, in
       W. C(kind) is V(node), V(rack) or V(fleet).
+    - C(nodes) are its nodes, and C(beside_watts) is their power draw beyond their curves.
   returned: success, with O(limits)
   type: list
   elements: dict
   sample:
-    - kind: rack
+    - beside_watts: 0.0
+      kind: rack
       limit_watts: 4000.0
       name: r2
+      nodes: [node-3, node-4]
       watts_after: 3950.0
       watts_before: 3610.0
+closed:
+  description: Nodes that take no pod because of a limit, with the reasons.
+  returned: when O(limits) close a node
+  type: dict
+  sample: {node-7: "node(s) in rack r4 (4,120 W of 4,000 W)"}
 gap:
   description: Largest possible distance of the added watts from the optimum, as a share of the
     added watts of the bound (or of 1 W if that is more).

@@ -27,7 +27,7 @@ from lab.cluster import node_object, wait_for_nodes
 from lab.controlplane.programs import find_programs
 from lab.process import wait_until
 from support.dockerfile import ROOT
-from support.extender import Json, published
+from support.extender import Json, arguments, pod, published
 from support.extender_program import ExtenderProgram, kube_scheduler, plain_kubeconfig
 from support.lab import RunningLab
 
@@ -60,9 +60,23 @@ class Cluster:
     program: ExtenderProgram
     numbers: t.Iterator[int] = dataclasses.field(default_factory=itertools.count)
 
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
     def bound(self, cpu: str = "1", seconds: float = 30.0) -> str:
         """Create one pod, and wait for its node."""
-        name, path = f"pod-{next(self.numbers)}", f"/api/v1/namespaces/{self.namespace}/pods"
+        name = self.create(cpu)
+
+        def node() -> str:
+            return str(self.kube.get(f"{self.pods}/{name}")["spec"].get("nodeName") or "")
+
+        wait_until(lambda: bool(node()), seconds, f"a node for {name}", interval=0.01)
+        return node()
+
+    def create(self, cpu: str) -> str:
+        """Create one pod."""
+        name = f"pod-{next(self.numbers)}"
         container = {
             "name": "main",
             "image": "none",
@@ -73,13 +87,8 @@ class Cluster:
             "containers": [container],
             "nodeSelector": {"topology.kubernetes.io/zone": "extender"},
         }
-        self.kube.request("POST", path, {"metadata": {"name": name}, "spec": spec})
-
-        def node() -> str:
-            return str(self.kube.get(f"{path}/{name}")["spec"].get("nodeName") or "")
-
-        wait_until(lambda: bool(node()), seconds, f"a node for {name}", interval=0.01)
-        return node()
+        self.kube.request("POST", self.pods, {"metadata": {"name": name}, "spec": spec})
+        return name
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +179,7 @@ def apply(kubeconfig: str, items: list[Json], *options: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def publish_curves(kube: Kube, namespace: str, nodes: list[str]) -> None:
+def publish_curves(kube: Kube, namespace: str, nodes: list[str], **plan: t.Any) -> None:
     """The first core is cheap, slightly cheaper on each node than on the next; others are
     expensive.
     """
@@ -178,7 +187,7 @@ def publish_curves(kube: Kube, namespace: str, nodes: list[str]) -> None:
         node: {"cpu": [0.0, 0.8, 4.0], "watts": [100.0, 105.0 + number, 500.0]}
         for number, node in enumerate(nodes)
     }
-    assert publish(kube, record_of(namespace), published(curves))
+    assert publish(kube, record_of(namespace), published(curves, plan))
 
 
 def account_kubeconfig(kube: Kube, lab: RunningLab, namespace: str) -> str:
@@ -197,6 +206,51 @@ def test_pods_one_by_one_land_where_they_cost_least(cluster: Cluster) -> None:
     assert 'calls_total{verb="filter",outcome="answered"} 4' in text
     assert 'outcome="refused"} 0' in text
     assert 'wattwise_extender_objects{kind="priced_nodes"} 4' in text
+
+
+def test_a_burst_keeps_to_a_limit_and_the_others_wait_with_the_reason(cluster: Cluster) -> None:
+    """Each node has one pod. A second one adds 98 to 99 W there."""
+    kube, nodes = cluster.kube, cluster.nodes
+    power = sum(105.0 + number for number in range(len(nodes)))
+    fleet = {"kind": "fleet", "name": "", "nodes": nodes, "beside_watts": 0.0}
+    limit = {**fleet, "limit_watts": power + 2 * 99.0}
+    publish_curves(kube, cluster.namespace, nodes, limits=[limit])
+    # Too large for every node, so that it is not counted as one that passed.
+    probe = arguments(pod("probe", "100"), nodes)
+    wait_until(
+        lambda: len(cluster.program.post("/filter", probe)[1]["FailedNodes"]) == len(nodes),
+        30.0,
+        "the limit",
+        interval=0.05,
+    )
+    names = [cluster.create("1") for _pod in range(6)]
+
+    def listed() -> dict[str, Json]:
+        found = {one["metadata"]["name"]: one for one in kube.list(cluster.pods)}
+        return {name: found[name] for name in names if name in found}
+
+    def placed() -> list[str]:
+        return [name for name, one in listed().items() if one["spec"].get("nodeName")]
+
+    def reasons() -> list[str]:
+        conditions = [
+            condition
+            for one in listed().values()
+            for condition in one["status"].get("conditions", ())
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        ]
+        return [one["message"] for one in conditions]
+
+    wait_until(lambda: (len(placed()), len(reasons())) == (2, 4), 60.0, "the burst")
+    assert all("4 node(s) in the fleet (" in text for text in reasons()), reasons()
+    assert all("this pod adds at least 98 W)" in text for text in reasons()), reasons()
+    # The nodes may pass later: kube-scheduler asks again when a pod goes.
+    gone = placed()[0]
+    kube.request("DELETE", f"{cluster.pods}/{gone}", {"gracePeriodSeconds": 0})
+    wait_until(lambda: len(placed()) == 2 and gone not in listed(), 60.0, "the next pod")
+    for name in listed():
+        kube.request("DELETE", f"{cluster.pods}/{name}", {"gracePeriodSeconds": 0})
+    publish_curves(kube, cluster.namespace, nodes)
 
 
 def test_an_api_server_takes_every_object_of_the_component(

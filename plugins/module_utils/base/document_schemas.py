@@ -270,7 +270,9 @@ _LIMITED = {**_DOMAIN, "kind": {"enum": ["node", "rack", "fleet", "inlet"]}}
 _POWER_LIMIT = _record(
     {
         **_DOMAIN,
+        "nodes": _TEXTS,
         "limit_watts": _NUMBER,
+        "beside_watts": _NUMBER,
         "watts_before": _NUMBER,
         "watts_after": _NUMBER,
     }
@@ -354,6 +356,7 @@ SCHEMAS: dict[str, Schema] = {
             "nodes": _list(_ANY),
             "comparison": _list(_COMPARED),
             "limits": _list(_POWER_LIMIT),
+            "closed": _by_name(_TEXT),
         },
     ),
     # Each section defines the data under its name; see the package ``report``.

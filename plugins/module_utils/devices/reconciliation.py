@@ -24,7 +24,7 @@ from ..scheduling.scope import Scope
 from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
 from .adapter.cluster import Change, ClaimResult, Pods, Report, UnitAllocation
-from .adapter.pod_nodes import Room, prefer, send_to_nodes, trimmed
+from .adapter.pod_nodes import Room, beyond_limits, prefer, send_to_nodes, trimmed
 from .allocation import STRATEGIES, describe
 from .dra import reader as dra
 from .dra.cluster import DraView
@@ -240,7 +240,7 @@ class _Reconciliation:
         room_now = functools.lru_cache(lambda: self._read_room(pods))
         view.settle(pods, room_now)
         self._reasons = {}
-        self._send(view, pods, view.placed())
+        self._send(view, pods, _within_limits(view, pods))
         room = room_now()
         task, allocation = self._solve(self._task(view, room), pods)
         why_not = functools.partial(self._why_not, room, pods.planned)
@@ -308,7 +308,14 @@ class _Reconciliation:
         scope = self.scope
         if self.is_approved:
             scope = Scope(frozenset(planned.values()), frozenset(planned))
-        return replace(pods, scope=scope, planned=planned)
+        limits = self.plan.limits or ()
+        return replace(
+            pods,
+            scope=scope,
+            planned=planned,
+            limited=frozenset(name for one in limits for name in one["nodes"]),
+            closed=self.plan.closed or {},
+        )
 
     def _task(self, view: View, room: Room) -> Task:
         objects = [*map(ApiObject, room.manifests), *view.objects()]
@@ -328,6 +335,18 @@ class _Reconciliation:
         self._reasons.update(sent.reasons)
         if not self.context.check_mode:
             view.report.contended.update(f"Pod {'/'.join(key)}" for key in sent.skipped)
+
+
+def _within_limits(view: View, pods: Pods) -> dict[Key, str]:
+    """The nodes of pods that have their devices, as far as limits allow them."""
+    nodes: dict[Key, str] = {}
+    for key, node in view.placed().items():
+        reason = beyond_limits(key, pods).get(node)
+        if reason is None:
+            nodes[key] = node
+        else:
+            view.report.refuse("Pod", key, f"its devices are on node {node}: {reason}")
+    return nodes
 
 
 def _refused(refusals: t.Iterable[Refusal]) -> dict[Key, str]:

@@ -27,17 +27,14 @@ class Extender:
         self._scheduler_names = frozenset(scheduler_names)
 
     def filter(self, body: bytes) -> str:
-        """ExtenderFilterResult. Raises InvalidInput for a body that kube-scheduler never sends.
-
-        If reservations exclude all nodes, all nodes pass.
-        """
+        """ExtenderFilterResult. Raises InvalidInput for a body that kube-scheduler never sends."""
         call = wire.read_call(body)
         pod = self._judged(call)
-        crowded = set() if pod is None else self.state.crowded(pod, call.names)
-        passing = [name for name in call.names if name not in crowded]
-        if not passing:
+        if pod is None:
             return wire.filter_reply(call.names, {})
-        return wire.filter_reply(passing, dict.fromkeys(sorted(crowded), CROWDED))
+        found = self.state.filtered(pod, call.names)
+        crowded = dict.fromkeys(sorted(found.crowded), CROWDED)
+        return wire.filter_reply(found.passing, crowded, failed=found.limited)
 
     def prioritize(self, body: bytes) -> str:
         """HostPriorityList. Raises InvalidInput for a body that kube-scheduler never sends."""

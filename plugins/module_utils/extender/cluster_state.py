@@ -9,19 +9,32 @@ because the call for the next pod comes before that. Waiting pods count on their
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import time
 import typing as t
 from collections import defaultdict
 
+from .headroom import Beside, CountedPod, Headroom, PassedPod
 from .priced_nodes import PricedNodes
 from .publication import PodKey, Publication
 from .scores import HIGHEST, Prices, scores_of
-from .views import AskingPod, Measured, NodeView, PodLoad, occupancy_of
+from .views import Allocatable, AskingPod, Measured, NodeView, PodLoad, Requests, occupancy_of
 
 ASSUMED_SECONDS = 5.0
 # As long as the last reading of a BMC replaces a missing one.
 MEASURED_SECONDS = 300.0
+# kube-scheduler's bindTimeoutSeconds: a pod that waits longer for its volumes is filtered again.
+PASSED_SECONDS = 600.0
+
+
+class Filtered(t.NamedTuple):
+    """The passing nodes, those that reservations exclude, and those beyond limits with reasons."""
+
+    passing: t.Sequence[str]
+    crowded: t.Collection[str]
+    limited: t.Mapping[str, str]
 
 
 class _Assumed(t.NamedTuple):
@@ -106,6 +119,69 @@ class _Pods:
         return before
 
 
+class _WaitingPods:
+    """Pods without a node: on their planned node, their assumed one, and those that they may get."""
+
+    def __init__(self, clock: t.Callable[[], float]) -> None:
+        self._clock = clock
+        self.reserved = _PodsByNode()
+        self.reserved_on: dict[PodKey, str] = {}
+        self.assumed: dict[PodKey, _Assumed] = {}
+        self.passed: dict[PodKey, PassedPod] = {}
+
+    def loads(self, node: str) -> t.Iterator[PodLoad]:
+        """The pods that count on the node."""
+        reserved = self.reserved.on(node)
+        yield from reserved.values()
+        for key, assumed in self.assumed.items():
+            if assumed.load.node == node and key not in reserved:
+                yield assumed.load
+
+    def beside(self, key: PodKey) -> Beside:
+        """The pods that passed, without this one, and the nodes on which they and it count."""
+        passed = [one for other, one in self.passed.items() if other != key]
+        keys = (key, *(one.pod.key for one in passed))
+        return Beside(passed, [one for other in keys for one in self._counted(other)])
+
+    def _counted(self, key: PodKey) -> t.Iterator[CountedPod]:
+        node, assumed = self.reserved_on.get(key, ""), self.assumed.get(key)
+        if node:
+            yield CountedPod(node, self.reserved.on(node)[key].millicores)
+        if assumed is not None and assumed.load.node != node:
+            yield CountedPod(assumed.load.node, assumed.load.millicores)
+
+    def reserve(self, key: PodKey, node: str, load: PodLoad | None) -> t.Iterator[str]:
+        """Count a pod on this node and nowhere else; the changed nodes."""
+        former = self.reserved_on.pop(key, None)
+        if former is not None:
+            self.reserved.take(former, key)
+            yield former
+        if node and load is not None:
+            self.reserved_on[key] = node
+            self.reserved.put(node, key, load)
+            yield node
+
+    def note_passed(self, pod: AskingPod, names: t.Sequence[str]) -> None:
+        """The pod may get one of these nodes, and none that passed before."""
+        self.passed.pop(pod.key, None)
+        if names:
+            # The same texts for all pods, because a fleet has thousands of names.
+            nodes = tuple(map(sys.intern, names))
+            self.passed[pod.key] = PassedPod(pod, nodes, self._clock() + PASSED_SECONDS)
+
+    def settle(self, key: PodKey, load: PodLoad | None) -> None:
+        """The pod has its node, or is gone; not if another one of its name has passed since."""
+        passed = self.passed.get(key)
+        if passed is not None and load is not None and passed.pod.load.uid == load.uid:
+            del self.passed[key]
+
+    def ended(self) -> list[PodKey]:
+        """Forget pods that passed long ago; the pods whose assumption is too old."""
+        now = self._clock()
+        self.passed = {key: one for key, one in self.passed.items() if one.until > now}
+        return [key for key, one in self.assumed.items() if one.until <= now]
+
+
 class _Publications:
     """The publications of runs by their key, and of each node the first that names it."""
 
@@ -113,14 +189,43 @@ class _Publications:
         self._clock = clock
         self.of_run: dict[PodKey, PricedNodes] = {}
         self.of_node: dict[str, PricedNodes] = {}
+        # Of each node in a publication with limits; one without a curve may be closed.
+        self._limiting: dict[str, Headroom] = {}
+
+    @property
+    def has_limits(self) -> bool:
+        return bool(self._limiting)
+
+    @property
+    def need_measurements(self) -> bool:
+        return any(one.publication.usage_source != "requests" for one in self.of_run.values())
 
     def divide_nodes(self) -> None:
         """Decide which publication counts for each node."""
-        self.of_node = {
-            name: self.of_run[key]
-            for key in sorted(self.of_run, reverse=True)
-            for name in self.of_run[key].names
+        in_order = [self.of_run[key] for key in sorted(self.of_run, reverse=True)]
+        self.of_node = {name: one for one in in_order for name in one.names}
+        limits = {
+            name: one.headroom
+            for one in in_order
+            for name in one.publication.closed
+            if name not in self.of_node
         }
+        limits.update({name: one.headroom for name, one in self.of_node.items()})
+        self._limiting = {name: one for name, one in limits.items() if one is not None}
+
+    def reasons_of_limits(
+        self, pod: AskingPod, names: t.Sequence[str], beside: Beside
+    ) -> dict[str, str]:
+        """Why limits exclude some of these nodes; see Headroom."""
+        owners = [self._limiting.get(name) for name in names]
+        found: dict[str, str] = {}
+        for headroom in set(filter(None, owners)):
+            # Nearly always; as with prices.
+            own = names
+            if owners.count(headroom) < len(owners):
+                own = [name for name, owner in zip(names, owners) if owner is headroom]
+            found.update(headroom.reasons(pod, own, beside))
+        return found
 
     def planned_pods(self) -> set[PodKey]:
         return {key for one in self.of_run.values() for key in one.publication.planned}
@@ -170,10 +275,7 @@ class ClusterState:
         self._nodes: dict[str, NodeView] = {}
         self._measured = _Measurements(clock, measured_seconds)
         self._pods = _Pods()
-        # Waiting pods on the nodes where the plan wants them.
-        self._reserved = _PodsByNode()
-        self._reserved_on: dict[PodKey, str] = {}
-        self._assumed: dict[PodKey, _Assumed] = {}
+        self._waiting = _WaitingPods(clock)
         self._published = _Publications(clock)
         self._arriving: PricedNodes | None = None
         # One at a time: two concurrent publications would miss each other's nodes.
@@ -194,6 +296,7 @@ class ClusterState:
             before = self._pods.put(key, load)
             if load is None or load.node:
                 self._forget(key)
+                self._waiting.settle(key, load or before)
             self._reserve(key)
             for name in {one.node for one in (before, load) if one is not None and one.node}:
                 self._refresh(name)
@@ -231,15 +334,14 @@ class ClusterState:
     def _take_over(self) -> None:
         with self._lock:
             self._published.divide_nodes()
-            for key in self._reserved_on.keys() | self._published.planned_pods():
+            for key in self._waiting.reserved_on.keys() | self._published.planned_pods():
                 self._reserve(key)
 
     @property
     def needs_measurements(self) -> bool:
         """Whether any run takes the use of nodes from metrics.k8s.io."""
         with self._lock:
-            runs = self._published.of_run.values()
-            return any(one.publication.usage_source != "requests" for one in runs)
+            return self._published.need_measurements
 
     def measured_age(self) -> float | None:
         """Seconds since the end of the oldest measurement that counts; None without one."""
@@ -255,8 +357,9 @@ class ClusterState:
                 "priced_nodes": sum(name in self._nodes for name in self._published.of_node),
                 "pods": len(self._pods.of_key),
                 "measured_nodes": len(self._measured.of_node),
-                "assumed_pods": len(self._assumed),
-                "reserved_pods": len(self._reserved_on),
+                "assumed_pods": len(self._waiting.assumed),
+                "passed_pods": len(self._waiting.passed),
+                "reserved_pods": len(self._waiting.reserved_on),
                 "publications": len(self._published.of_run),
             }
 
@@ -278,65 +381,75 @@ class ClusterState:
             self._expire()
             return self._published.prices(pod, names)
 
+    def filtered(self, pod: AskingPod, names: t.Sequence[str]) -> Filtered:
+        """The nodes that may take the pod.
+
+        If reservations exclude all nodes within limits, these pass. Pods of DaemonSets pass
+        everywhere, because no other node can have them.
+        """
+        with self._lock:
+            has_limits = self._published.has_limits
+            limited: t.Mapping[str, str] = {}
+            if has_limits and pod.load.is_workload:
+                self._expire()
+                beside = self._waiting.beside(pod.key)
+                limited = self._published.reasons_of_limits(pod, names, beside)
+            within = [name for name in names if name not in limited] if limited else names
+            crowded = self.crowded(pod, within)
+            passing = [name for name in within if name not in crowded]
+            if not passing:
+                passing, crowded = list(within), set()
+            if has_limits:
+                self._waiting.note_passed(pod, passing)
+            return Filtered(passing, crowded, limited)
+
     def crowded(self, pod: AskingPod, names: t.Iterable[str]) -> set[str]:
         """Nodes without room beside planned pods of the same or a higher priority."""
         with self._lock:
             self._expire()
-            own = self._planned_node(pod.key)
+            own, reserved = self._planned_node(pod.key), self._waiting.reserved
             return {
                 name
                 for name in names
-                if name != own and name in self._reserved and not self._has_room(pod, name)
+                if name != own and name in reserved and not self._has_room(pod, name)
             }
 
     def _has_room(self, pod: AskingPod, name: str) -> bool:
         """Whether a node has room beside the pods that are planned or nominated for it."""
-        view = self._nodes.get(name)
-        reserved, nominated = (
-            _before(pod, waiting.on(name)) for waiting in (self._reserved, self._pods.nominated)
-        )
+        view, nominated = self._nodes.get(name), _before(pod, self._pods.nominated.on(name))
+        reserved = _before(pod, self._waiting.reserved.on(name))
         if view is None or not reserved:
             return True
         promised = {**nominated, **reserved}.values()
         taken = occupancy_of([*self._pods.running.on(name).values(), *promised], 0.0).requests
-        return all(
-            taken.get(resource, 0) + amount <= view.allocatable.get(resource, 0)
-            for resource, amount in pod.load.requests
-        )
+        return _fits(pod.load.requests, view.allocatable, taken)
 
     def _planned_node(self, key: PodKey) -> str:
         return self._published.planned_node(key, self._pods.of_key.get(key))
 
     def _reserve(self, key: PodKey) -> None:
         """Count a waiting pod on its planned node, and nowhere else."""
-        former = self._reserved_on.pop(key, None)
-        if former is not None:
-            self._reserved.take(former, key)
-            self._refresh(former)
-        node = self._planned_node(key)
-        if node:
-            self._reserved_on[key] = node
-            self._reserved.put(node, key, self._pods.of_key[key])
-            self._refresh(node)
+        node, load = self._planned_node(key), self._pods.of_key.get(key)
+        for name in list(self._waiting.reserve(key, node, load)):
+            self._refresh(name)
 
     def _assume(self, pod: AskingPod, node: str) -> None:
         load = pod.load._replace(node=node)
-        self._assumed[pod.key] = _Assumed(load, self._clock() + ASSUMED_SECONDS)
+        self._waiting.assumed[pod.key] = _Assumed(load, self._clock() + ASSUMED_SECONDS)
         self._refresh(node)
 
     def _forget(self, key: PodKey) -> None:
-        assumed = self._assumed.pop(key, None)
+        assumed = self._waiting.assumed.pop(key, None)
         if assumed is not None:
             self._refresh(assumed.load.node)
 
     def _expire(self) -> None:
         """Drop measurements, assumptions and intentions that are too old."""
         self._end_measurements()
-        now = self._clock()
-        for key in [key for key, one in self._assumed.items() if one.until <= now]:
+        for key in self._waiting.ended():
             self._forget(key)
         if self._published.any_intentions_ended():
-            for key in [key for key in self._reserved_on if not self._planned_node(key)]:
+            for key in [key for key in self._waiting.reserved_on if not self._planned_node(key)]:
                 self._reserve(key)
 
     def _refresh(self, name: str) -> None:
@@ -344,15 +457,17 @@ class ClusterState:
         for priced in (self._published.of_node.get(name), self._arriving):
             if priced is not None and name in priced.index:
                 measured, view = self._measured.of_node.get(name), self._nodes.get(name)
-                priced.refresh(name, view, self._loads(name), measured)
+                running = self._pods.running.on(name).values()
+                priced.refresh(
+                    name, view, itertools.chain(running, self._waiting.loads(name)), measured
+                )
 
-    def _loads(self, name: str) -> t.Iterator[PodLoad]:
-        reserved = self._reserved.on(name)
-        yield from self._pods.running.on(name).values()
-        yield from reserved.values()
-        for key, assumed in self._assumed.items():
-            if assumed.load.node == name and key not in reserved:
-                yield assumed.load
+
+def _fits(requests: Requests, allocatable: Allocatable, taken: t.Mapping[str, int]) -> bool:
+    return all(
+        taken.get(resource, 0) + amount <= allocatable.get(resource, 0)
+        for resource, amount in requests
+    )
 
 
 def _before(pod: AskingPod, waiting: t.Mapping[PodKey, PodLoad]) -> dict[PodKey, PodLoad]:

@@ -14,6 +14,7 @@ from ..scheduling.curve import Curve
 from ..scheduling.model import Node
 from ..scheduling.node_reader import Loads
 from ..scheduling.pod_reader import assumed_use
+from .headroom import Headroom
 from .publication import Publication
 from .scores import Prices
 from .views import AskingPod, Measured, NodeView, PodLoad, occupancy_of
@@ -41,6 +42,9 @@ class PricedNodes:
             [_best_load(publication.curves[name], publication.rules) for name in self.names],
             dtype=float,
         )
+        self.headroom: Headroom | None = None
+        if publication.domains or publication.closed:
+            self.headroom = Headroom(publication, self.index, self._costs)
 
     def refresh(
         self,
@@ -53,12 +57,17 @@ class PricedNodes:
         index = self.index[name]
         if view is None:
             self._costs.priced[index] = False
+            if self.headroom is not None:
+                self.headroom.refresh(index, None, is_on=False)
             return
         given = self.publication
         use = {} if measured is None else {name: measured.microcores}
         occupancy = occupancy_of(loads, 0.0 if measured is None else measured.since)
         of_nodes = Loads(given.usage_source, given.assumption, use)
-        self._costs.update(index, of_nodes.of(name, None, occupancy), occupancy.hosts_workload)
+        in_use = of_nodes.of(name, None, occupancy)
+        self._costs.update(index, in_use, occupancy.hosts_workload)
+        if self.headroom is not None:
+            self.headroom.refresh(index, in_use, view.is_ready)
         if view.is_asleep:
             self._costs.sleeper[index] = self._costs.priced[index]
 
@@ -69,7 +78,7 @@ class PricedNodes:
         """
         costs = self._costs
         nodes = numpy.array([self.index[name] for name in names], dtype=numpy.int64)
-        use = assumed_use(pod.millicores, self.publication.assumption)
+        use = assumed_use(pod.load.millicores, self.publication.assumption)
         before = costs.of(nodes, 0, 0, 0)
         added = costs.of(nodes, use, 1, int(pod.load.is_workload)) - before
         if now < self.publication.intends_until and pod.load.is_workload:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The document that a run publishes for extenders: curves, rules, and the intentions of its plan.
+"""The document that a run publishes for extenders: curves, rules, limits, and the plan's intentions.
 
 It is in a ConfigMap, because an extender has a separate pod and account.
 """
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import base64
 import functools
+import math
 import typing as t
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from ..base import compressed
 from ..base.boundary import Finding, InvalidField, Subject, guarded
-from ..base.fields.lenient import objects
-from ..base.fields.strict import mapping, number, required_text, text
+from ..base.fields import lenient
+from ..base.fields.strict import mapping, number, required_text, text, texts
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
-from ..power.constraints.instance import Rules
+from ..power.constraints.instance import PowerDomain, Rules
 from ..scheduling.curve import Curve, read_curve
 from ..scheduling.plan import Plan
 
@@ -38,6 +39,13 @@ RULES = ("usage_source", "pod_usage_assumption", "allow_power_off", "standby_wat
 INTENTIONS_SECONDS = 900.0
 REPEAT_SECONDS = 300.0
 _SOURCES = ("auto", "metrics", "requests")
+_KINDS = ("node", "rack", "fleet")
+# Power draw beside curves is rounded up to this share of its limit, so that noise writes nothing.
+_NOISE = 0.01
+_MAX_REASON = 200
+_MAX_WATTS = 1e9
+# Compared by themselves.
+_VOLATILE = {"time": "", "limits": []}
 
 
 class Planned(t.NamedTuple):
@@ -52,7 +60,8 @@ class Publication:
     """A run's curves by node, its rules, and its plan's intentions until ``intends_until``.
 
     ``planned`` are the nodes of waiting pods. ``emptied`` are nodes whose running pods the plan
-    moves away, with the saved power.
+    moves away, with the saved power. ``domains`` are the limits in W, and ``closed`` the nodes that
+    a limit closes to all pods, with the reasons.
     """
 
     rules: Rules
@@ -62,6 +71,8 @@ class Publication:
     planned: t.Mapping[PodKey, Planned] = field(default_factory=dict)
     emptied: t.Mapping[str, float] = field(default_factory=dict)
     intends_until: float = 0.0
+    domains: tuple[PowerDomain, ...] = ()
+    closed: t.Mapping[str, str] = field(default_factory=dict)
 
 
 def publication_of(
@@ -82,6 +93,16 @@ def publication_of(
             for step in plan.steps or ()
             for node in step.asleep
         },
+        **({"limits": [_limit(one) for one in plan.limits]} if plan.limits else {}),
+        **({"closed": dict(plan.closed)} if plan.closed else {}),
+    }
+
+
+def _limit(one: Object) -> dict[str, t.Any]:
+    step = one["limit_watts"] * _NOISE
+    return {
+        **{name: one[name] for name in ("kind", "name", "nodes", "limit_watts")},
+        "beside_watts": round(math.ceil(one["beside_watts"] / step) * step, 3),
     }
 
 
@@ -92,12 +113,26 @@ def is_due(body: Object, published: Object | None) -> bool:
     """
     if published is None:
         return True
-    if {**published, "time": ""} != {**body, "time": ""}:
+    if {**published, **_VOLATILE} != {**body, **_VOLATILE}:
+        return True
+    if not _have_same_limits(body, published):
         return True
     if not body["placements"] and not body["emptied"]:
         return False
     age = parse_time(body["time"]) - parse_time(text(published.get("time"), "time"))
     return age.total_seconds() >= REPEAT_SECONDS
+
+
+def _have_same_limits(body: Object, published: Object) -> bool:
+    now, before = (lenient.objects(one.get("limits")) for one in (body, published))
+    return len(now) == len(before) and all(map(_is_same_limit, now, before))
+
+
+def _is_same_limit(now: Object, before: Object) -> bool:
+    """Whether the limits differ by noise: the published one counts a step more at most."""
+    more = (lenient.number(before.get("beside_watts")) or 0.0) - now["beside_watts"]
+    is_noise = 0 <= more <= 1.5 * _NOISE * now["limit_watts"]
+    return is_noise and {**now, "beside_watts": 0} == {**before, "beside_watts": 0}
 
 
 def packed(body: Object) -> dict[str, str]:
@@ -142,6 +177,8 @@ def read(config_map: Object) -> Publication:
             mapping(body.get("emptied"), "emptied"), lambda watts: max(0.0, number(watts, "watts"))
         ),
         intends_until=time.timestamp() + INTENTIONS_SECONDS,
+        domains=_domains(body.get("limits")),
+        closed=_each(mapping(body.get("closed"), "closed"), _read_reason),
     )
 
 
@@ -158,9 +195,33 @@ def _each(given: t.Mapping[str, t.Any], read_one: t.Callable[[t.Any], T]) -> dic
     return found
 
 
+def _read_reason(given: t.Any) -> str:
+    return lenient.text(required_text(given, "reason"), _MAX_REASON)
+
+
+def _domains(given: t.Any) -> tuple[PowerDomain, ...]:
+    """The readable limits."""
+    found = (
+        guarded(Subject("Limit", "-"), functools.partial(_domain, one))
+        for one in lenient.objects(given)
+    )
+    return tuple(one for one in found if not isinstance(one, Finding))
+
+
+def _domain(one: Object) -> PowerDomain:
+    kind, name = one.get("kind"), lenient.text(one.get("name"))
+    if kind not in _KINDS:
+        raise InvalidField("kind", f"write {', '.join(_KINDS)}")
+    limit, beside = (number(one.get(part), part) for part in ("limit_watts", "beside_watts"))
+    if not (0 < limit <= _MAX_WATTS and 0 <= beside <= _MAX_WATTS):
+        raise InvalidField("limit_watts", f"a power is from 0 to {_MAX_WATTS:g} W")
+    nodes = tuple(dict.fromkeys(texts(one.get("nodes"), "nodes")))
+    return PowerDomain(kind, name, nodes, limit, beside)
+
+
 def _planned(given: t.Any) -> dict[PodKey, Planned]:
     found = {}
-    for one in objects(given):
+    for one in lenient.objects(given):
         namespace, pod, node = (one.get(name) for name in ("namespace", "pod", "node"))
         uid = one.get("uid")
         if isinstance(namespace, str) and isinstance(pod, str) and isinstance(node, str):

@@ -48,6 +48,10 @@ class PodLoad(t.NamedTuple):
     started_at: float = 0.0
     nominated_for: str = ""
 
+    @property
+    def millicores(self) -> int:
+        return dict(self.requests).get("cpu", 0)
+
 
 class Measured(t.NamedTuple):
     """CPU use of a node in microcores, as the mean of the time from ``since`` to ``until`` (Unix)."""
@@ -58,10 +62,14 @@ class Measured(t.NamedTuple):
 
 
 class NodeView(t.NamedTuple):
-    """The resources of a node for pods, and whether its machine would have to be woken."""
+    """The resources of a node for pods, and whether its machine would have to be woken.
+
+    A machine that is not ready draws no power by its curve.
+    """
 
     allocatable: Allocatable
     is_asleep: bool = False
+    is_ready: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,10 +79,6 @@ class AskingPod:
     key: PodKey
     load: PodLoad
     scheduler_name: str
-
-    @property
-    def millicores(self) -> int:
-        return dict(self.load.requests).get("cpu", 0)
 
 
 def asking_pod(pod: Object) -> AskingPod:
@@ -117,6 +121,11 @@ def view_node(node: Object) -> NodeView:
     return NodeView(
         quantities(status.get("allocatable"), "status.allocatable"),
         any(taint.get("key") == ASLEEP_TAINT for taint in taints),
+        all(
+            one.get("status") == "True"
+            for one in objects(status.get("conditions"))
+            if one.get("type") == "Ready"
+        ),
     )
 
 

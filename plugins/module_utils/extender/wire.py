@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from types import MappingProxyType
 
 from ..base import strict_json
 from ..base.errors import InvalidInput
@@ -49,13 +50,21 @@ def read_call(body: bytes) -> Call:
     return Call(pod, names)
 
 
-def filter_reply(names: t.Sequence[str], left_out: t.Mapping[str, str], error: str = "") -> str:
-    """ExtenderFilterResult; ``left_out`` has the nodes that no eviction can free, with reasons."""
+def filter_reply(
+    names: t.Sequence[str],
+    left_out: t.Mapping[str, str],
+    error: str = "",
+    failed: t.Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """ExtenderFilterResult; ``left_out`` has the nodes that no eviction can free, with reasons.
+
+    ``failed`` has the nodes that an eviction may free.
+    """
     return strict_json.format_compact(
         {
             "Nodes": None,
             "NodeNames": list(names),
-            "FailedNodes": {},
+            "FailedNodes": dict(failed),
             "FailedAndUnresolvableNodes": dict(left_out),
             "Error": error,
         }

@@ -12,6 +12,7 @@ import typing as t
 from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from ..scheduling.plan import Placement, Plan
 from .bounds.answer import Answer, watts_of
+from .constraints.instance import Instance
 from .device_results import allocations
 from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
@@ -56,6 +57,7 @@ def plan_of(answer: Answer) -> Plan:
         allocations=allocations(assignment, placed),
         nodes=_node_summaries(assignment),
         limits=_limit_summaries(assignment),
+        closed=_closed(problem.instance) or None,
     )
 
 
@@ -70,12 +72,20 @@ def _limit_summaries(assignment: Assignment) -> list[Entry] | None:
         {
             "kind": domain.kind,
             "name": domain.name,
+            "nodes": list(domain.nodes),
             "limit_watts": domain.limit_watts,
+            "beside_watts": round(domain.beside_watts, 3),
             "watts_before": round(watts_before, 3),
             "watts_after": round(watts_after, 3),
         }
         for domain, watts_before, watts_after in zip(power.domains, before, after)
     ]
+
+
+def _closed(instance: Instance) -> dict[str, str]:
+    """The nodes of the run that take no pod for a limit, with the reasons."""
+    ours = {node.name for node in instance.nodes if node.eligible}
+    return {name: reason for name, reason in instance.closed.items() if name in ours}
 
 
 def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry]:

@@ -125,8 +125,8 @@ class Plan:
     """The result of a placement.
 
     ``watts`` are those of the fleet before and after, and their lower bound. ``steps`` None: moves
-    were not asked for. ``allocations``, ``nodes``, ``findings``, ``comparison`` and ``limits`` are
-    as in the document. ``time`` None: the plan is in no document yet.
+    were not asked for. ``allocations``, ``nodes``, ``findings``, ``comparison``, ``limits`` and
+    ``closed`` are as in the document. ``time`` None: the plan is in no document yet.
     """
 
     placements: tuple[Placement, ...]
@@ -145,6 +145,7 @@ class Plan:
     steps: tuple[Step, ...] | None = None
     comparison: t.Sequence[Object] | None = None
     limits: t.Sequence[Object] | None = None
+    closed: t.Mapping[str, str] | None = None
     time: str | None = None
 
     def as_document(self) -> dict[str, t.Any]:

@@ -127,7 +127,8 @@ class Pods:
 
     ``scheduler_name`` and ``gate`` identify the pods that wait for this run; see pod_nodes.py.
     ``scope`` limits these pods and the nodes to the part of this run; None: all. ``planned`` has
-    the nodes of a plan.
+    the nodes of a plan, ``limited`` its nodes with a limit in W, and ``closed`` those that a limit
+    closes to all pods, with the reasons.
     """
 
     by_key: t.Mapping[Key, MutableObject]
@@ -135,6 +136,8 @@ class Pods:
     gate: str
     scope: Scope | None = None
     planned: t.Mapping[Key, str] = field(default_factory=dict)
+    limited: t.Collection[str] = ()
+    closed: t.Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def uids(self) -> frozenset[Key]:

@@ -41,6 +41,7 @@ NOT_OURS = (
     "{scheduler_name} or the scheduling gate {gate}"
 )
 NOT_PLANNED = "node(s) were not planned for the pod's volumes"
+NOT_WITHIN_LIMITS = "node(s) with a power limit were not planned for the pod"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # Fields for the objects that this run handles.
 _UNDERSTOOD = (
@@ -100,6 +101,19 @@ def _rules_between_pods(pod: MutableObject) -> t.Iterator[str]:
         yield f"the label {POD_GROUP_LABEL}"
 
 
+def beyond_limits(key: Key, pods: Pods) -> dict[str, str]:
+    """Reasons by the names of nodes that limits of power and heat keep from the pod.
+
+    A plan knows the power of the pods that it places, so such a pod gets no other node with a limit
+    in W. Pods with our gate are in no plan. Their own scheduler asks for limits when it binds them.
+    """
+    planned = pods.planned.get(key)
+    if planned is None and is_gated(pods.by_key[key], pods.gate):
+        return dict(pods.closed)
+    others = {name: NOT_WITHIN_LIMITS for name in pods.limited if name != planned}
+    return {**others, **pods.closed}
+
+
 class Room:
     """Nodes that take each pod now, by all rules of binding.
 
@@ -156,7 +170,7 @@ class Room:
         if shape not in self._by_shape:
             reasons = {node.name: _reason(shape, node) for node in self._nodes}
             self._by_shape[shape] = {name: reason for name, reason in reasons.items() if reason}
-        found = self._by_shape[shape]
+        found = {**beyond_limits(obj.key, self._pods), **self._by_shape[shape]}
         planned = self._pods.planned.get(obj.key)
         if planned is None or VOLUME_FIELDS.isdisjoint(shape.unsupported):
             return found

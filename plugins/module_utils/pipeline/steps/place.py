@@ -26,6 +26,8 @@ from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
 
+_LIMIT_FACTS = ("kind", "name", "limit_watts", "watts_before", "watts_after")
+
 
 def place_pods(
     run: Run,
@@ -53,7 +55,11 @@ def place_pods(
         }
         step.errors += plan.findings
         if plan.limits is not None:
-            run.log.summary["limits"] = [one for one in plan.limits if one["kind"] != "node"]
+            run.log.summary["limits"] = [
+                {name: one[name] for name in _LIMIT_FACTS}
+                for one in plan.limits
+                if one["kind"] != "node"
+            ]
         run.log.summary.update(watts=plan.watts, gap=plan.gap, **step.counts)
         return replace(plan, time=format_time(context.now()))
 

@@ -148,6 +148,26 @@ def names_domain(message: str, kind: str, name: str) -> bool:
     return re.search(rf"node\(s\) in {re.escape(domain)} \((?!inlet )", message) is not None
 
 
+def above_limit(domain: PowerDomain, now: float) -> str:
+    """Why the nodes of a domain above its limit take no pod at all."""
+    limit = domain.limit_watts
+    if domain.kind == "node":
+        return f"node(s) above their power limit of {limit:,.0f} W"
+    return f"node(s) in {domain} ({amount(now, limit)} of {limit:,.0f} W)"
+
+
+def at_limit(domain: PowerDomain, now: float, least: float) -> str:
+    """Why a pod that adds at least ``least`` W may not add them to a domain."""
+    limit = domain.limit_watts
+    if domain.kind == "node":
+        # One reason for all nodes of a type.
+        return f"node(s) at their power limit of {limit:,.0f} W"
+    return (
+        f"node(s) in {domain} ({amount(now, limit)} of {limit:,.0f} W; "
+        f"this pod adds at least {least:,.0f} W)"
+    )
+
+
 def amount(value: float, limit: float) -> str:
     """Watts in a reason."""
     step = max(1.0, limit / _ROUNDING)
@@ -184,10 +204,8 @@ def _closed_by_power(
             evicted.get(name) == domain.kind for name in domain.nodes
         )
         for name in domain.nodes:
-            if now > limit and domain.kind == "node":
-                found[name] = f"node(s) above their power limit of {limit:,.0f} W"
-            elif now > limit:
-                found[name] = f"node(s) in {domain} ({amount(now, limit)} of {limit:,.0f} W)"
+            if now > limit:
+                found[name] = above_limit(domain, now)
             elif is_tight and domain.kind == "node":
                 found[name] = f"node(s) that evicted pods for their power limit of {limit:,.0f} W"
             elif is_tight:

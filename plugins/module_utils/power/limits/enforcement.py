@@ -21,7 +21,7 @@ from ..model.assignment import Assignment
 from ..model.load_limits import narrowed
 from ..model.problem import Problem
 from ..model.repair import settled
-from .domains import amount, is_metered
+from .domains import at_limit, is_metered
 
 # Further placements after the first one; each closes at least one domain.
 _MAX_ROUNDS = 4
@@ -211,12 +211,6 @@ class DomainPower:
             limit, now = float(self._limit[domain]), float(draw[domain])
             if now + added <= limit + _TOLERANCE_WATTS:
                 continue
-            if self.domains[domain].kind == "node":
-                # One reason for all nodes of a type.
-                return f"node(s) at their power limit of {limit:,.0f} W"
             least = float(self.added(assignment, use, self.nodes[domain]).min())
-            return (
-                f"node(s) in {self.domains[domain]} ({amount(now, limit)} of {limit:,.0f} W; "
-                f"this pod adds at least {least:,.0f} W)"
-            )
+            return at_limit(self.domains[domain], now, least)
         return None

@@ -27,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.clus
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
     NOT_PLANNED,
+    NOT_WITHIN_LIMITS,
     Room,
     hindrance,
     narrowed,
@@ -267,6 +268,72 @@ def test_a_pod_with_volumes_gets_devices_on_its_planned_node_alone() -> None:
     assert room.why_not(key) == {"n1": NOT_PLANNED}
     gone = Room([a_node("n1")], planned)
     assert gone.why_not(key) == {"n1": NOT_PLANNED}
+
+
+HOT = "node(s) in rack r1 (inlet of 35 °C, limit 32 °C)"
+
+
+def limited(**plan: t.Any) -> Json:
+    """A plan with a limit of all nodes."""
+    limit = {"kind": "fleet", "name": "", "nodes": ["n1", "n2"], "limit_watts": 500.0}
+    return {"limits": [{**limit, "beside_watts": 0.0}], **plan}
+
+
+def test_a_pod_of_the_plan_gets_a_node_with_a_power_limit_only_if_it_is_planned_there() -> None:
+    key, pod = ("default", "p"), waiting_with_volume()
+    del pod["spec"]["volumes"]
+    nodes = [a_node("n1"), a_node("n2"), a_node("n3")]
+
+    def why_not(given: Json, planned: dict[tuple[str, str], str]) -> dict[str, str]:
+        limits: Json = {"limited": {"n1", "n2"}, "closed": {"n3": HOT}}
+        pods = Pods({key: given}, "ours", "gate", planned=planned, **limits)
+        return dict(Room(nodes, pods).why_not(key))
+
+    assert why_not(pod, {key: "n2"}) == {"n1": NOT_WITHIN_LIMITS, "n3": HOT}
+    assert why_not(pod, {}) == {"n1": NOT_WITHIN_LIMITS, "n2": NOT_WITHIN_LIMITS, "n3": HOT}
+    # Its own scheduler asks for limits; a hot rack is none for it, either.
+    gated = {**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": "gate"}]}}
+    assert why_not(gated, {}) == {"n3": HOT}
+
+
+def test_no_pod_gets_devices_in_a_rack_that_a_limit_closes() -> None:
+    store = contested(pods=3, count=1)
+    result = give(store, {"closed": {"n1": HOT}})
+    assert pinned(result) == {"p0": "on node n2", "p2": "on node n2"}
+    both = give(contested(pods=1, count=1), {"closed": {"n1": HOT, "n2": HOT}})
+    assert pinned(both) == {}
+    [told] = both["pods"]
+    assert told["message"] == f"0/2 nodes are available: 2 {HOT}."
+
+
+def test_a_planned_pod_whose_devices_are_gone_gets_none_elsewhere_beyond_a_limit() -> None:
+    planned = {"placements": [{"namespace": "default", "pod": "p0", "node": "n2"}]}
+    for plan, expected in ((planned, {"p0": "on node n1"}), (limited(**planned), {})):
+        store = contested(pods=1, count=1)
+        for pool in ("n2-counted", "n2-listed"):
+            del store.objects[next(path for path in store.objects if path.endswith(f"/{pool}"))]
+        result = give(store, plan)
+        assert pinned(result) == expected
+    assert NOT_WITHIN_LIMITS in result["pods"][0]["message"]
+    assert pinned(give(contested(pods=1, count=1), limited(**planned))) == {"p0": "on node n2"}
+
+
+def test_a_pod_with_its_devices_waits_while_a_limit_closes_their_node() -> None:
+    """As after a run that ended between the allocation and the binding."""
+    store = contested(pods=1, count=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pod_nodes, "_pin", _end)
+        with pytest.raises(Killed):
+            give(store, {})
+    result = give(store, {"closed": {"n1": HOT, "n2": HOT}})
+    assert pinned(result) == {}
+    [error] = result["errors"]
+    assert error["detail"] == f"its devices are on node n1: {HOT}"
+    assert pinned(give(store, {})) == {"p0": "on node n1"}
+
+
+def _end(*_given: t.Any) -> None:
+    raise Killed
 
 
 @pytest.mark.parametrize("is_told", [False, True])

@@ -49,7 +49,7 @@ class Running(ExtenderThread):
             return connection.recv(65536) if waits else b""
 
 
-def serve_fleet(api: WatchApi) -> None:
+def serve_fleet(api: WatchApi, **plan: t.Any) -> None:
     measured = {
         "metadata": {"name": "dear", "resourceVersion": "1"},
         "timestamp": format_time(utc_now()),
@@ -59,7 +59,8 @@ def serve_fleet(api: WatchApi) -> None:
     api.serve(feed.METRICS, measured, {"metadata": {"name": "odd"}, "usage": {"cpu": "many"}})
     api.serve(feed.NODES, *map(node, NAMES))
     api.serve(feed.PODS)
-    api.serve(CONFIG_MAPS, config_map(published({"cheap": linear(5.0), "dear": linear(20.0)})))
+    curves = {"cheap": linear(5.0), "dear": linear(20.0)}
+    api.serve(CONFIG_MAPS, config_map(published(curves, plan)))
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,31 @@ def test_kube_schedulers_calls_are_answered_with_what_the_watches_told(running: 
 
     wait_until(is_gone, 20.0, "the end of the node", interval=0.02)
     running.api.send(feed.NODES, "ADDED", node("cheap"))
+
+
+def test_a_node_beyond_its_limit_fails_until_a_binding_elsewhere_is_seen(tmp_path: Path) -> None:
+    rack = {
+        **{"kind": "rack", "name": "r1", "nodes": ["cheap"]},
+        **{"limit_watts": 104.0, "beside_watts": 0.0},
+    }
+    with WatchApi() as api:
+        serve_fleet(api, limits=[rack])
+        with Running(tmp_path, api) as program:
+            program.wait_ready()
+
+            def failed(name: str) -> Json:
+                found: Json = program.post("/filter", arguments(watts_pod(name), NAMES))[1]
+                assert found["FailedAndUnresolvableNodes"] == {} and found["Error"] == ""
+                assert sorted([*found["NodeNames"], *found["FailedNodes"]]) == NAMES
+                return dict(found["FailedNodes"])
+
+            assert failed("first") == {}
+            reason = "node(s) in rack r1 (104 W of 104 W; this pod adds at least 4 W)"
+            assert failed("second") == {"cheap": reason}
+            assert 'passed_pods"} 2\n' in program.get("/metrics")[1]
+            api.send(feed.PODS, "ADDED", pod("first", on="dear", schedulerName="watts"))
+            wait_until(lambda: not failed("second"), 20.0, "the binding", interval=0.02)
+        assert "Traceback" not in program.said
 
 
 def test_pods_of_other_schedulers_pass_without_an_opinion(running: Running) -> None:

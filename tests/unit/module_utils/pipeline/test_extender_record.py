@@ -65,6 +65,25 @@ def test_a_run_publishes_its_curves_and_its_plan_and_repeats_neither() -> None:
     assert publication.read(fleet.published).rules.allow_power_off
 
 
+def test_a_run_publishes_its_limits_and_repeats_none_of_them() -> None:
+    fleet = Publishing()
+    for one in fleet.cluster.nodes.values():
+        one["metadata"]["labels"] = {"wattwise.github.io/rack": "r1"}
+    limits = {"rack_watts": {"r1": 5000}, "node_watts": {"*": 50}}
+    result = fleet.run(limits=limits)
+    read = publication.read(fleet.published or {})
+    assert [(one.kind, one.nodes, one.limit_watts) for one in read.domains] == [
+        ("node", ("n1",), 50.0),
+        ("node", ("n2",), 50.0),
+        ("rack", ("n1", "n2"), 5000.0),
+    ]
+    assert read.closed == dict.fromkeys(("n1", "n2"), "node(s) above their power limit of 50 W")
+    assert [one["kind"] for one in result["summary"]["limits"]] == ["rack"]
+    assert "nodes" not in result["summary"]["limits"][0]
+    fleet.run(limits=limits)
+    assert fleet.writes == ["POST"]
+
+
 def test_check_mode_publishes_nothing_and_a_refusal_is_a_warning() -> None:
     fleet, told = Publishing(), list[str]()
     fleet.run(Context(check_mode=True))

@@ -113,7 +113,9 @@ def test_pods_go_to_another_rack_where_one_is_full() -> None:
         {
             "kind": "rack",
             "name": "r0",
+            "nodes": ["node-0", "node-1"],
             "limit_watts": 280.0,
+            "beside_watts": 0.0,
             "watts_before": 200.0,
             "watts_after": 280.0,
         }
