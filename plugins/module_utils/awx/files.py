@@ -15,8 +15,7 @@ import typing as t
 
 from ..base.json_types import MutableObject
 from ..base.libraries import yaml
-from .configuration import Configuration
-from .credential_types import CREDENTIAL_TYPES
+from .configuration import CREDENTIAL_TYPES, Configuration
 
 _HEAD = """\
 ---

@@ -36,7 +36,7 @@ from ..rmd import reconciliation as rmd
 from ..scheduling.scope import Scope
 from ..sleep.cluster.record import is_held
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
-from . import metrics, ownership, period, settings, telling
+from . import metrics, ownership, resource, settings, telling
 from .resource import ALL, RESOURCE_KIND, PowerFleet, fleets_of, parse, path_of
 from .status import (
     HEARTBEAT_SECONDS,
@@ -422,9 +422,9 @@ def _needs_finalizer(fleet: PowerFleet) -> bool:
 
 def _keep_period(run: Run, fleet: PowerFleet) -> None:
     """Set the interval as ansible-operator's period."""
-    if not period.is_kept(fleet):
+    if not resource.period_is_kept(fleet):
         manager = run.resource_kind.field_manager
-        is_new = run.context.check_mode or period.keep(run.kube, fleet, manager)
+        is_new = run.context.check_mode or resource.keep_period(run.kube, fleet, manager)
         run.applying.add({"changed": is_new})
 
 
