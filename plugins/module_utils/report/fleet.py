@@ -55,6 +55,17 @@ class Node:
     expected: t.Optional[frozenset[str]] = None
 
     @property
+    def figures(self) -> dict[str, float | None]:
+        """Cores in use and power draw, by their names in report.json."""
+        return {
+            "cpu_before": self.cpu_before,
+            "cpu_after": self.cpu_after,
+            "watts_before": self.predicted_before,
+            "watts_after": self.predicted_after,
+            "measured_after": self.measured_after,
+        }
+
+    @property
     def added_cores(self) -> float:
         """Cores that the pods add; 0 if unknown."""
         if self.cpu_after is None:

@@ -141,8 +141,6 @@ SPEC = KUBERNETES.merge(
 
 # A ConfigMap holds 1 MiB, keys and metadata included.
 _MAX_CONTENT = 900 * 1024
-_CONTENT_TYPES = {"page": "text/html; charset=utf-8"}
-_JSON = "application/json"
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,8 @@ def _uploads(options: Parameters, files: _Files) -> list[Upload]:
     found = []
     for index, item in enumerate(options["uploads"] or []):
         kind = item["document"]
-        headers = {"Content-Type": _CONTENT_TYPES.get(kind, _JSON), **(item["headers"] or {})}
+        content_type = "text/html; charset=utf-8" if kind == "page" else "application/json"
+        headers = {"Content-Type": content_type, **(item["headers"] or {})}
         upload = Upload(f"uploads[{index}]", item["url"], getattr(files, kind), headers)
         check(upload, allow_plain_http=options["allow_plain_http"])
         found.append(upload)

@@ -13,9 +13,9 @@ from ...base.boundary import Finding, Subject, guarded
 from ...base.units import parse_time
 from ...scheduling.plan import is_comparable
 from ..fleet import Fleet, Node
-from ..markup import Child, Markup, element, join
+from ..markup import Child, Markup, element
 from ..numbers import celsius, counted, listed, number, percent, watts
-from ..section import Data, Detail, Section, lead, note
+from ..section import Data, Detail, Section, facts, lead, note
 from ..sources import Sources
 from . import failing_endpoints, temperatures, waiting_pods
 
@@ -241,20 +241,18 @@ _NAMES = {
 }
 
 
-def _render(data: Data, _detail: Detail) -> Markup:
-    return join(
-        [
-            element(
-                "div",
-                element("p", _status(data), class_="eyebrow"),
-                element("h1", *_title(data)),
-                lead(_sentence(data)),
-                _facts(data),
-                class_="say",
-            ),
-            element("div", _bars(data), _remarks(data), class_="show"),
-        ]
-    )
+def _render(data: Data, _detail: Detail) -> Child:
+    return [
+        element(
+            "div",
+            element("p", _status(data), class_="eyebrow"),
+            element("h1", *_title(data)),
+            lead(_sentence(data)),
+            _facts(data),
+            class_="say",
+        ),
+        element("div", _bars(data), _remarks(data), class_="show"),
+    ]
 
 
 def _status(data: Data) -> list[Child]:
@@ -287,20 +285,12 @@ def _title(data: Data) -> list[Child]:
 
 def _facts(data: Data) -> Markup:
     """Further key facts."""
-    hottest = data["hottest"]
-    facts = [
-        (data["waiting"], "waiting", data["waiting"] > 0),
-        (data["failing"], "failing", data["failing"] > 0),
-    ]
-    items = [
-        element("li", element("b", number(count)), " ", word, class_="bad" if is_bad else None)
-        for count, word, is_bad in facts
-        if count is not None
-    ]
+    hottest, inlet = data["hottest"], None
     if hottest is not None:
         shown = element("b", celsius(hottest["inlet_celsius"]))
-        items.append(element("li", "hottest inlet ", shown, f" at {hottest['node']}"))
-    return element("ul", items, class_="facts")
+        inlet = element("li", "hottest inlet ", shown, f" at {hottest['node']}")
+    counts = [(number(data[word]), word, data[word] > 0) for word in ("waiting", "failing")]
+    return facts(counts, inlet)
 
 
 def _sentence(data: Data) -> str:
