@@ -21,7 +21,9 @@ from ..base.errors import ApiError, InvalidInput
 from ..base.json_types import MutableObject, Object
 from . import reading
 from .connection.pool import access_of, pool_of
-from .connection.transport import Guard, Query, Transport, parts_of
+from .connection.transport import Guard as Guard
+from .connection.transport import Query as Query
+from .connection.transport import Transport, parts_of
 
 # Objects of the first page of a list and of the longest one. In between, the size of the objects
 # so far decides, because the API server holds a page in memory as a whole.
@@ -74,19 +76,6 @@ class Resource(t.NamedTuple):
         """Path of one object."""
         return f"{self.collection(namespace)}/{name}"
 
-
-__all__ = [
-    "APPLY_CONTENT_TYPE",
-    "KUBECONFIG_VARIABLE",
-    "MERGE_CONTENT_TYPE",
-    "Guard",
-    "Kube",
-    "Query",
-    "Resource",
-    "UnknownKind",
-    "decode_secret",
-    "delete_object",
-]
 
 # Environment variable with the kubeconfig of a program in a container.
 KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
@@ -168,6 +157,25 @@ class Kube(Transport):
     ) -> MutableObject:
         """Send one request and return the decoded answer. Raises ApiError."""
         return self.send(method, path, body, content_type, query).body
+
+    def patch_same(
+        self,
+        path: str,
+        body: Object,
+        content_type: str = MERGE_CONTENT_TYPE,
+        query: Query | None = None,
+    ) -> bool:
+        """Patch the object of the uid or version in the body; False if that one is gone.
+
+        Raises ApiError.
+        """
+        try:
+            self.request("PATCH", path, body, content_type, query)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            return False
+        return True
 
     def events(self, path: str, query: Query, timeout: float) -> t.Iterator[t.Any]:
         """The events of a watch as they arrive, an Unusable for some. Raises ApiError.

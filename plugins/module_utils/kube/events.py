@@ -10,18 +10,16 @@ updates its text and count.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import re
-import typing as t
 from dataclasses import dataclass
 
 from ..base.context import Context
 from ..base.errors import ApiError, InvalidInput
 from ..base.json_types import MutableObject
 from ..base.units import format_time, parse_time
-from .client import MERGE_CONTENT_TYPE, Kube
+from .client import Kube
 
 # Limit of notes in the API.
 _MAX_NOTE_LENGTH = 1024
@@ -97,8 +95,7 @@ def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, even
     }
     if found is not None:
         version = {"resourceVersion": found["metadata"].get("resourceVersion")}
-        with _written_meanwhile():
-            kube.request("PATCH", path, {"metadata": version, **moving}, MERGE_CONTENT_TYPE)
+        kube.patch_same(path, {"metadata": version, **moving})
         return True
     body = {
         "apiVersion": "v1",
@@ -113,19 +110,12 @@ def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, even
         "firstTimestamp": format_time(now),
         **moving,
     }
-    with _written_meanwhile():
-        kube.request("POST", collection, body)
-    return True
-
-
-@contextlib.contextmanager
-def _written_meanwhile() -> t.Iterator[None]:
-    """Another client wrote the Event, or it expired, since it was read."""
     try:
-        yield
+        kube.request("POST", collection, body)
     except ApiError as error:
-        if error.status not in (404, 409):
+        if error.status not in (404, 409):  # another client wrote it since
             raise
+    return True
 
 
 def _said(event: Event, note: str) -> str:
@@ -199,18 +189,7 @@ def tell(
         wanted["lastTransitionTime"] = format_time(context.now())
     # The event is first, because the condition keeps the next run from repeating it.
     tell_once(kube, context, pod, condition.message, event)
-    return changed if _write(kube, pod, wanted) else frozenset()
-
-
-def _write(kube: Kube, pod: MutableObject, condition: MutableObject) -> bool:
-    """Set the condition; False if the pod was deleted or replaced before."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-    body = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [condition]}}
-    try:
-        kube.request("PATCH", path, body, _STRATEGIC_MERGE)
-    except ApiError as error:
-        if error.status in (404, 409):
-            return False
-        raise
-    return True
+    body = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [wanted]}}
+    return changed if kube.patch_same(path, body, _STRATEGIC_MERGE) else frozenset()

@@ -385,21 +385,7 @@ def _run_of(
 ) -> pipeline_run.Run:
     """The run; without its step ``sleep`` if ``spec.sleep`` is invalid. Raises InvalidInput."""
     given = settings.fleet_options(fleet, trigger, run.given)
-    try:
-        return _run_with(given, run, fleet, trigger, division)
-    except InvalidInput as error:
-        if "sleep" not in given["steps"]:
-            raise
-        results.fail("sleep", error)
-        steps = [step for step in given["steps"] if step != "sleep"]
-        return _run_with({**given, "steps": steps}, run, fleet, trigger, division)
-
-
-def _run_with(
-    given: Parameters, run: Run, fleet: PowerFleet, trigger: Trigger, division: _Division
-) -> pipeline_run.Run:
-    return pipeline_run.Run.of(
-        given,
+    others = (
         run.context,
         functools.partial(division.scope_of, fleet),
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
@@ -408,6 +394,14 @@ def _run_with(
         f"{ownership.OWNER}{fleet.key}",
         functools.partial(_check_kept, run, fleet),
     )
+    try:
+        return pipeline_run.Run.of(given, *others)
+    except InvalidInput as error:
+        if "sleep" not in given["steps"]:
+            raise
+        results.fail("sleep", error)
+        steps = [step for step in given["steps"] if step != "sleep"]
+        return pipeline_run.Run.of({**given, "steps": steps}, *others)
 
 
 def _check_kept(run: Run, fleet: PowerFleet) -> None:

@@ -14,12 +14,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, guarded, subject_of
-from ..base.errors import ApiError, InvalidInput
+from ..base.errors import InvalidInput
 from ..base.fields.lenient import member, objects
 from ..base.json_types import MutableObject, Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import parse_duration, parse_time
-from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..kube.client import Kube
 from ..kube.resource.finalizer import is_ending
 from ..kube.resource.run import ResourceKind
 
@@ -172,13 +172,13 @@ def keep_period(kube: Kube, fleet: PowerFleet, field_manager: str) -> bool:
     A change of an annotation begins a run too, so a fleet with the default interval gets none.
     Nothing is written to a fleet that was deleted or recreated since. Raises ApiError.
     """
-    annotations = {RECONCILE_PERIOD: fleet.spec["interval"]}
+    return annotate(kube, fleet, {RECONCILE_PERIOD: fleet.spec["interval"]}, field_manager)
+
+
+def annotate(
+    kube: Kube, fleet: PowerFleet, annotations: t.Mapping[str, str], field_manager: str
+) -> bool:
+    """Write annotations; False if the fleet is gone, also if there is a new one of its name."""
     body = {"metadata": {"uid": fleet.uid, "annotations": annotations}}
-    query = {"fieldManager": field_manager}
-    try:
-        kube.request("PATCH", path_of(fleet.namespace, fleet.name), body, MERGE_CONTENT_TYPE, query)
-    except ApiError as error:
-        if error.status not in (404, 409):
-            raise
-        return False
-    return True
+    path = path_of(fleet.namespace, fleet.name)
+    return kube.patch_same(path, body, query={"fieldManager": field_manager})

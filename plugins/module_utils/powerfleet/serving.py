@@ -208,14 +208,20 @@ class MetricsServer:
         return http_server.sentence(200, "ok") if check() else http_server.sentence(503, "failing")
 
 
+def parser_of(program: str, description: str, port: int, health_port: int) -> t.Any:
+    """A parser for the program of a container, with the options of its listeners."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--address", default="", help="where to listen (everywhere)")
+    parser.add_argument("--port", type=int, default=port, help="for metrics (%(default)s)")
+    parser.add_argument(
+        "--health-port", type=int, default=health_port, help="for health (%(default)s)"
+    )
+    return parser
+
+
 def main(arguments: t.Sequence[str] | None = None) -> int:
     """The container's program: 0 after a signal to end, 1 if it cannot listen."""
-    parser = argparse.ArgumentParser(prog="metrics", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--address", default="", help="where to listen (everywhere)")
-    parser.add_argument("--port", type=int, default=PORT, help="for metrics (%(default)s)")
-    parser.add_argument(
-        "--health-port", type=int, default=HEALTH_PORT, help="for health (%(default)s)"
-    )
+    parser = parser_of("metrics", str(__doc__).partition("\n")[0], PORT, HEALTH_PORT)
     text = "leave out files that are older (%(default)s)"
     parser.add_argument(
         "--max-age", type=float, default=MAX_AGE_SECONDS, metavar="SECONDS", help=text

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from ..base import metrics
 from ..base.boundary import Finding
 from ..base.context import Context
-from ..base.errors import ApiError
 from ..base.fields.lenient import member, text
 from ..base.json_types import MutableObject
 from ..base.units import format_time
@@ -160,11 +159,7 @@ def write(
     }
     path = f"{resource.path_of(fleet.namespace, fleet.name)}/status"
     query = {"fieldManager": field_manager, "force": "true"}
-    try:
-        kube.request("PATCH", path, body, APPLY_CONTENT_TYPE, query)
-    except ApiError as error:
-        if error.status not in (404, 409):
-            raise
+    if not kube.patch_same(path, body, APPLY_CONTENT_TYPE, query):
         return False
     reason = "NoRun" if is_stalled else "NotStalled"
     reporter = Reporter(kube, context, RESOURCE_KIND.component)

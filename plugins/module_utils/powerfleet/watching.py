@@ -32,11 +32,11 @@ from ..base.context import Context, utc_now
 from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.texts import shown_text
 from ..base.units import format_time
-from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..kube.client import Kube
 from ..kube.watch import Change, Collection
 from . import reasons, resource, stalling
 from .resource import PowerFleet
-from .serving import MetricsServer
+from .serving import MetricsServer, parser_of
 from .stalling import FleetView, Stalls, view_fleet
 from .status import HEARTBEAT_SECONDS
 
@@ -372,19 +372,14 @@ class Watcher:
             return
         names = ",".join(sorted(request.reasons))
         annotations = {resource.REQUESTED_AT: _now(), resource.REQUESTED_FOR: names}
-        # The uid, so that a new fleet of the same name gets no request of the old one.
-        body = {"metadata": {"uid": fleet.uid, "annotations": annotations}}
-        path = resource.path_of(fleet.namespace, fleet.name)
-        query = {"fieldManager": FIELD_MANAGER}
         try:
             kube = self._kube.impatient(_PATCH_TIMEOUT_SECONDS)
-            kube.request("PATCH", path, body, MERGE_CONTENT_TYPE, query)
-            self._say(f"asked {request.fleet} for a run: {names}")
+            if resource.annotate(kube, fleet, annotations, FIELD_MANAGER):
+                self._say(f"asked {request.fleet} for a run: {names}")
         except ApiError as error:
-            if error.status not in (404, 409):
-                self._say(f"cannot ask {request.fleet} for a run: {error}")
-                with self._changed:
-                    self._requests.put_back(request, time.monotonic())
+            self._say(f"cannot ask {request.fleet} for a run: {error}")
+            with self._changed:
+                self._requests.put_back(request, time.monotonic())
 
 
 def _now() -> str:
@@ -401,12 +396,7 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
 
     The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it uses its own.
     """
-    parser = argparse.ArgumentParser(prog="watcher", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--address", default="", help="where to listen (everywhere)")
-    parser.add_argument("--port", type=int, default=PORT, help="for metrics (%(default)s)")
-    parser.add_argument(
-        "--health-port", type=int, default=HEALTH_PORT, help="for health (%(default)s)"
-    )
+    parser = parser_of("watcher", str(__doc__).partition("\n")[0], PORT, HEALTH_PORT)
     parser.add_argument("--run", nargs="+", default=(), help="begins a run of a deleted fleet")
     chosen = parser.parse_args(arguments)
     try:

@@ -177,8 +177,6 @@ def _head(raw: bytes) -> _Head:
     return _Head(method.decode(), path, headers, version == b"HTTP/1.1" and not is_closing)
 
 
-__all__ = ["Answer", "Bounds", "HttpServer", "Reply", "Request", "sentence"]
-
 # Time for the other side to read the rest and to close, before the connection is cut.
 _CLOSING_SECONDS = 1.0
 # Time for a refused client to send its rest: most clients read an answer only after that.
