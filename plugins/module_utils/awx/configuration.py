@@ -174,14 +174,13 @@ class _Configured:
         self._of = settings
         self._naming = Naming(settings["organization"], settings["name_prefix"])
         self._workflow = WorkflowObjects(settings, self._naming)
-        self._common = {"name": self._naming.prefix, "organization": self._naming.organization}
 
     def lists(self) -> Configuration:
         image = self._of["execution_environment_image"]
         found: Configuration = {
             "aap_organizations": [self._naming.described({"name": self._naming.organization}, "")],
             "controller_execution_environments": [
-                self._naming.described({**self._common, "image": image}, "Runs the playbooks.")
+                self._naming.item(self._naming.prefix, "Runs the playbooks.", image=image)
             ][: 1 if image else 0],
             "controller_credential_types": self._credential_types(),
             "controller_credentials": [self._credential(item) for item in self._of["credentials"]],
@@ -238,39 +237,32 @@ class _Configured:
                         f"{quoted(given['name'])} is no private key in PEM format"
                     )
         kind = f"{self._naming.prefix} {known.title}" if known else given["type"]
-        item = {
-            "name": given["name"],
-            "organization": self._naming.organization,
-            "credential_type": kind,
-            "inputs": inputs,
-        }
-        return self._naming.described(item, "")
+        return self._naming.item(given["name"], "", credential_type=kind, inputs=inputs)
 
     def _notification(self, given: MutableObject) -> MutableObject:
-        item = {
-            "name": given["name"],
-            "organization": self._naming.organization,
-            "notification_type": given["type"],
-            "notification_configuration": given["configuration"],
-            "messages": given.get("messages") or _MESSAGES,
-        }
-        return self._naming.described(item, "")
+        return self._naming.item(
+            given["name"],
+            "",
+            notification_type=given["type"],
+            notification_configuration=given["configuration"],
+            messages=given.get("messages") or _MESSAGES,
+        )
 
     def _project(self) -> MutableObject:
-        item = {
-            **self._common,
-            "scm_type": "git",
-            "scm_url": self._of["project_url"],
-            "scm_update_on_launch": False,
-        }
-        for option, variable in (("scm_branch", "branch"), ("credential", "credential")):
-            if self._of[f"project_{variable}"]:
-                item[option] = self._of[f"project_{variable}"]
-        return self._naming.described(item, "Playbooks and inventory files.")
+        optional = {"scm_branch": "project_branch", "credential": "project_credential"}
+        return self._naming.item(
+            self._naming.prefix,
+            "Playbooks and inventory files.",
+            scm_type="git",
+            scm_url=self._of["project_url"],
+            scm_update_on_launch=False,
+            **{name: self._of[setting] for name, setting in optional.items() if self._of[setting]},
+        )
 
     def _inventory(self) -> MutableObject:
-        item = {**self._common, "kind": "", "variables": dict(self._of["inventory_variables"])}
-        return self._naming.described(item, "Clusters, nodes and machines.")
+        variables = dict(self._of["inventory_variables"])
+        text = "Clusters, nodes and machines."
+        return self._naming.item(self._naming.prefix, text, kind="", variables=variables)
 
     def _inventory_source(self, given: MutableObject) -> MutableObject:
         item = {

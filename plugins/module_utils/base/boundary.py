@@ -15,8 +15,18 @@ from dataclasses import dataclass
 
 from .context import Context
 from .errors import InvalidInput, MissingLibrary, WattwiseError
-from .texts import shown as shown
-from .texts import shown_text as shown_text
+from .texts import shown, shown_text
+
+__all__ = [
+    "Finding",
+    "InvalidField",
+    "Subject",
+    "guarded",
+    "shown",
+    "shown_text",
+    "subject_of",
+    "warn_of",
+]
 
 T = t.TypeVar("T")
 

@@ -21,9 +21,7 @@ from ..base.errors import ApiError, InvalidInput
 from ..base.json_types import MutableObject, Object
 from . import reading
 from .connection.pool import access_of, pool_of
-from .connection.transport import Guard as Guard
-from .connection.transport import Query as Query
-from .connection.transport import Transport, parts_of
+from .connection.transport import Guard, Query, Transport, parts_of
 
 # Objects of the first page of a list and of the longest one. In between, the size of the objects
 # so far decides, because the API server holds a page in memory as a whole.
@@ -76,6 +74,19 @@ class Resource(t.NamedTuple):
         """Path of one object."""
         return f"{self.collection(namespace)}/{name}"
 
+
+__all__ = [
+    "APPLY_CONTENT_TYPE",
+    "KUBECONFIG_VARIABLE",
+    "MERGE_CONTENT_TYPE",
+    "Guard",
+    "Kube",
+    "Query",
+    "Resource",
+    "UnknownKind",
+    "decode_secret",
+    "delete_object",
+]
 
 # Environment variable with the kubeconfig of a program in a container.
 KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"

@@ -122,9 +122,20 @@ class Observation:
             )
 
     def metrics(self, labels: t.Mapping[str, str], rmd_node_states: t.Sequence[t.Any] = ()) -> str:
-        """The readings for Prometheus. Raises InvalidInput for invalid labels."""
-        ways = list(_cache_ways(rmd_node_states))
-        return render(self.nodes.values(), self.time, labels, ways)
+        """The readings for Prometheus; ``labels`` are added to every sample.
+
+        Metrics of cache ways need ``rmd_node_states``. Raises InvalidInput for invalid labels.
+        """
+        check_labels(labels)
+        nodes = list(self.nodes.values())
+        text, moment = "Unix time at which the nodes were read.", self.time.timestamp()
+        families = (
+            *_quantities(nodes),
+            *_freshness(nodes, self.time),
+            *_caches(rmd_node_states),
+            ("wattwise_observation_timestamp_seconds", text, [({}, moment)]),
+        )
+        return "".join(family(*each, labels) for each in families)
 
 
 def merge(
@@ -304,27 +315,6 @@ def _statuses(
     return statuses
 
 
-def _cache_ways(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[CacheWays]:
-    """Guaranteed ways in the RmdNodeStates."""
-    for state in rmd_node_states:
-        ways = guarded(subject_of(state, "RmdNodeState"), functools.partial(_ways_of, state))
-        yield from () if isinstance(ways, Finding) else ways
-
-
-def _ways_of(state: Object) -> list[CacheWays]:
-    return [
-        CacheWays(
-            str(state["spec"]["node"]),
-            str(cache["cacheId"]),
-            int(pool["freeWays"]),
-            int(pool["longestFreeRun"]),
-        )
-        for cache in told_caches(state)
-        for pool in [cache.get("guaranteed")]
-        if pool
-    ]
-
-
 def _details(nodes: Nodes, polls: Polls) -> dict[str, dict[str, Object]]:
     """Sensors and authentication by node, from the polls of BMCs, in order."""
     details: dict[str, dict[str, Object]] = {}
@@ -338,48 +328,11 @@ def _details(nodes: Nodes, polls: Polls) -> dict[str, dict[str, Object]]:
     return details
 
 
-class CacheWays(t.NamedTuple):
-    """Free guaranteed ways of one cache: their number and the longest run."""
-
-    node: str
-    cache: str
-    free: int
-    longest_run: int
-
-
 _GAUGES = {
     "inlet_celsius": ("inlet_temp_celsius", "Inlet air temperature of a node."),
     "delta_p_pascal": ("delta_p_pascal", "Differential pressure across a node's rack."),
     "power_watts": ("node_power_watts", "Power that a whole node draws."),
 }
-
-
-def render(
-    readings: t.Iterable[MergedNode],
-    now: datetime.datetime,
-    labels: Labels,
-    cache_ways: t.Sequence[CacheWays] = (),
-) -> str:
-    """The file of an observation; ``labels`` are added to every sample.
-
-    Metrics of cache ways need ``cache_ways``. Raises InvalidInput for labels that are invalid in
-    Prometheus.
-    """
-    check_labels(labels)
-    readings = list(readings)
-    return "".join(
-        family(name, text, samples, labels)
-        for name, text, samples in (
-            *_quantities(readings),
-            *_freshness(readings, now),
-            *(_caches(cache_ways) if cache_ways else ()),
-            (
-                "wattwise_observation_timestamp_seconds",
-                "Unix time at which the nodes were read.",
-                [({}, now.timestamp())],
-            ),
-        )
-    )
 
 
 def _quantities(readings: t.Sequence[MergedNode]) -> t.Iterator[tuple[str, str, Samples]]:
@@ -413,10 +366,28 @@ def _freshness(
     yield "wattwise_node_read", text, fresh
 
 
-def _caches(cache_ways: t.Sequence[CacheWays]) -> t.Iterator[tuple[str, str, Samples]]:
-    own = [{"node": one.node, "cache": one.cache} for one in cache_ways]
-    free = [float(one.free) for one in cache_ways]
-    yield "wattwise_cache_free_ways", "Free guaranteed ways of a cache.", list(zip(own, free))
-    longest = [float(one.longest_run) for one in cache_ways]
-    text = "Free guaranteed ways of a cache side by side, the most that one workload gets."
-    yield "wattwise_cache_longest_free_run_ways", text, list(zip(own, longest))
+def _caches(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[tuple[str, str, Samples]]:
+    """Free guaranteed ways of each cache: their number and the longest run."""
+    found: list[tuple[Labels, int, int]] = []
+    for state in rmd_node_states:
+        ways = guarded(subject_of(state, "RmdNodeState"), functools.partial(_ways_of, state))
+        found += [] if isinstance(ways, Finding) else ways
+    if found:
+        free = [(own, float(count)) for own, count, _run in found]
+        yield "wattwise_cache_free_ways", "Free guaranteed ways of a cache.", free
+        longest = [(own, float(run)) for own, _count, run in found]
+        text = "Free guaranteed ways of a cache side by side, the most that one workload gets."
+        yield "wattwise_cache_longest_free_run_ways", text, longest
+
+
+def _ways_of(state: Object) -> list[tuple[Labels, int, int]]:
+    return [
+        (
+            {"node": str(state["spec"]["node"]), "cache": str(cache["cacheId"])},
+            int(pool["freeWays"]),
+            int(pool["longestFreeRun"]),
+        )
+        for cache in told_caches(state)
+        for pool in [cache.get("guaranteed")]
+        if pool
+    ]

@@ -20,11 +20,12 @@ from ..base.argspec import KUBERNETES, LEASE, PROGRESS, RMD, ArgumentSpec
 from ..base.boundary import Finding
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, WattwiseError
-from ..base.fields.lenient import member
+from ..base.fields.lenient import member, objects, text
 from ..base.json_types import Object
 from ..kube.apply.steps import Applying
 from ..kube.client import Kube
 from ..kube.resource import conditions
+from ..kube.resource.events import Note, Reporter, shortened
 from ..kube.resource.finalizer import is_ending
 from ..kube.resource.run import Failed, Report, Run, Work
 from ..kube.source import Parts, read_source
@@ -36,10 +37,11 @@ from ..rmd import reconciliation as rmd
 from ..scheduling.scope import Scope
 from ..sleep.cluster.record import is_held
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
-from . import metrics, ownership, resource, settings, telling
+from . import metrics, ownership, resource, settings
 from .resource import ALL, RESOURCE_KIND, PowerFleet, fleets_of, parse, path_of
 from .status import (
     HEARTBEAT_SECONDS,
+    MAX_LISTED,
     Failure,
     Outcome,
     ending_status,
@@ -51,6 +53,96 @@ from .status import (
     unready_status,
 )
 from .triggers import Memory, Trigger, trigger_of
+
+# Phase of a machine → reason of the fleet's Event; the phases between are those of Nodes alone.
+PHASE_REASONS = {
+    "asleep": "MachinesAsleep",
+    "waking": "MachinesWaking",
+    "awake": "MachinesAwake",
+    "quarantined": "MachinesQuarantined",
+}
+
+
+def refused_workloads(statuses: t.Iterable[Object]) -> list[Note]:
+    """Sentences about failed RmdWorkloads; ``statuses`` are manifests of changed statuses."""
+    return [
+        (one, f"{condition['reason']}: {condition['message']}")
+        for one in statuses
+        if one["kind"] == "RmdWorkload"
+        for condition in one["status"]["conditions"]
+        if condition["type"] == "Ready" and condition["status"] == "False"
+    ]
+
+
+def tell_switched(reporter: Reporter, fleet: PowerFleet, transitions: t.Iterable[Object]) -> None:
+    """One Event about the fleet for each phase at which machines arrived; Nodes have their own."""
+    for phase, reason in PHASE_REASONS.items():
+        arrived = [one for one in transitions if one["phase"] == phase]
+        if arrived:
+            notes = shortened([f"{one['name']}: {one['reason']}" for one in arrived])
+            is_bad = any(one["warning"] for one in arrived)
+            reporter.tell(fleet.as_object, reason, notes, is_bad)
+
+
+def tell_limits(reporter: Reporter, fleet: PowerFleet, status: Object) -> None:
+    """Events about racks that came above their limits or below them, and about evictions."""
+    before = _states_of(fleet.status)
+    found = objects(member(status, "limits", "domains"))
+    above = [one for one in found if one["state"] == "above" and before.get(_key(one)) != "above"]
+    within = [one for one in found if one["state"] == "within" and before.get(_key(one)) == "above"]
+    if above:
+        notes = list(map(_drawn, above))
+        reporter.tell(fleet.as_object, "PowerLimitExceeded", shortened(notes))
+    if within:
+        notes = list(map(_drawn, within))
+        reporter.tell(fleet.as_object, "PowerLimitKept", shortened(notes), is_bad=False)
+    evicted = [one for one in found if one["evicted"]]
+    if evicted:
+        notes = [f"{_title(one)} (pods evicted: {one['evicted']})" for one in evicted]
+        reporter.tell(fleet.as_object, "PodsEvictedForPowerLimit", shortened(notes))
+
+
+def _states_of(status: Object) -> dict[tuple[str, str], str]:
+    domains = objects(member(status, "limits", "domains"))
+    return {_key(one): text(one.get("state")) for one in domains}
+
+
+def _key(domain: Object) -> tuple[str, str]:
+    return text(domain.get("kind")), text(domain.get("name"))
+
+
+def _title(domain: Object) -> str:
+    return " ".join(filter(None, _key(domain)))
+
+
+def _drawn(domain: Object) -> str:
+    relation = "above" if domain["state"] == "above" else "within"
+    capped = f"; {domain['capped']} machines have a cap" if domain["capped"] else ""
+    return (
+        f"{_title(domain)}: {domain['watts']:,.0f} W, {relation} its limit of "
+        f"{domain['limitWatts']:,.0f} W{capped}"
+    )
+
+
+def lost_machines(fleet: PowerFleet, status: Object, nodes: t.Iterable[Object]) -> list[Note]:
+    """Sentences about newly failing machines; both lists have the first ones by name.
+
+    ``nodes`` are the cluster's nodes, of which each one with a lost machine gets an Event.
+    """
+    stored = [one.get("node") or "" for one in fleet.status.get("failing") or []]
+    # Former failures beyond the end of a full list are unknown.
+    last = max(stored) if len(stored) >= MAX_LISTED else None
+    lost = {
+        one["node"]: one["message"]
+        for one in status.get("failing") or ()
+        if one["node"] not in stored and (last is None or one["node"] < last)
+    }
+    found = {member(node, "metadata", "name"): node for node in nodes}
+    return [
+        (found.get(name, {"kind": "Node", "metadata": {"name": name}}), note)
+        for name, note in lost.items()
+    ]
+
 
 _CLIENT = ("ca_path", "client_cert", "client_key", "username", "password")
 
@@ -258,7 +350,7 @@ def _undo_all(
     found = waking.log.results.get("sleep", {})
     switched = found.get("transitions", ())
     run.applying.add({"changed": bool(switched)})
-    telling.tell_switched(run.reporter, fleet, switched)
+    tell_switched(run.reporter, fleet, switched)
     left = _left_by(found, division.nodes)
     summary = waking.log.summary
     parts = {"sleep": sleep_of(fleet, summary), "limits": limits_of(fleet, summary)}
@@ -320,10 +412,10 @@ def _made(parts: _Parts) -> t.Iterator[_Reached]:
         metrics.write(run.given["run_dir"], fleet, outcome, memory.succeeded_at)
     _warn_of_slow_run(run, fleet, outcome)
     if fleet.spec["sleep"]["mode"] != "dry_run":
-        telling.tell_switched(run.reporter, fleet, outcome.switched)
+        tell_switched(run.reporter, fleet, outcome.switched)
     status = status_of(fleet, outcome)
     if "limiting" in outcome.summary:
-        telling.tell_limits(run.reporter, fleet, status)
+        tell_limits(run.reporter, fleet, status)
     yield _Reached(
         status,
         _fields(parts, outcome),
@@ -368,7 +460,7 @@ def _report(
     return Report(
         {**reached.fields, "ready": is_ready, "status": dict(status)},
         run.status_manifests(dict(status)) if is_told else (),
-        notes={"MachineLost": telling.lost_machines(fleet, status, reached.nodes)},
+        notes={"MachineLost": lost_machines(fleet, status, reached.nodes)},
         keeps_finalizer=keeps,
     )
 
@@ -437,7 +529,7 @@ def _execute(parts: _Parts) -> None:
     if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
         given = settings.rmd_options(fleet, run.given)
         found = results.attempt("rmd", functools.partial(rmd.reconcile, given))
-        refused = telling.refused_workloads(found.get("statuses") or ())
+        refused = refused_workloads(found.get("statuses") or ())
         if not run.context.check_mode:
             run.reporter.tell_each(fleet.as_object, "WorkloadRefused", refused)
     try:

@@ -342,6 +342,9 @@ async def _query(client: Client, query: str) -> list[Object]:
     return objects(result)
 
 
+Key = t.TypeVar("Key", str, PodName)
+
+
 @dataclass
 class _Reader:
     """The series of one Prometheus; a defective one is an error of the node in its labels."""
@@ -349,28 +352,24 @@ class _Reader:
     url: str
     nodes: t.Collection[str] | None = None
     found: Answers = field(default_factory=Answers)
-    twice: set[tuple[str, PodName | str]] = field(default_factory=set)
-    cores_twice: set[tuple[str, PodName]] = field(default_factory=set)
+    # Of two series the right one is unknown, so neither counts.
+    removals: list[t.Callable[[], object]] = field(default_factory=list)
 
     def read(self, vectors: _Vectors) -> Answers:
-        for series in vectors.nodes:
-            self._each(series, vectors.is_old, self._put_node)
-        for series in vectors.pods:
-            self._each(series, vectors.is_old, self._put_pod)
-        for series in vectors.cores:
-            self._put_cores(series)
-        self._read_energy(vectors)
-        # The right one of two series is unknown, so neither counts.
-        for node, name in self.twice:
-            amounts = self.found.nodes[node]
-            if isinstance(name, PodName):
-                amounts.pods.pop(name, None)
-            else:
-                amounts.node.clear()
+        is_old = vectors.is_old
+        self._each(vectors.nodes, is_old, self._put_node)
+        self._each(vectors.pods, is_old, self._put_pod)
+        self._each(vectors.cores, is_old, self._put_cores)
+        if vectors.failure is None:
+            # Without two samples of any pod there is nothing that the seconds could be of.
+            self.found.covered_seconds = vectors.covered_seconds if vectors.energy else 0.0
+            self._each(vectors.energy, is_old, self._put_joules)
+        else:
+            self._fail("", vectors.failure)
+        for remove in self.removals:
+            remove()
         for node in [*self.found.nodes]:
             self._check(node)
-        for node, name in self.cores_twice:
-            self.found.nodes[node].cores.pop(name, None)
         return self.found
 
     def _check(self, node: str) -> None:
@@ -383,68 +382,59 @@ class _Reader:
             self._fail(node, failure)
 
     def _each(
-        self, series: Object, is_old: bool, put: t.Callable[[str, Labels, str, float], None]
+        self,
+        vector: t.Iterable[Object],
+        is_old: bool,
+        put: t.Callable[[str, Labels, Object], None],
     ) -> None:
-        labels = _labels(series)
-        if is_old:
-            labels = _in_new_words(labels)
-        node, zone = labels.get("node_name", ""), labels.get("zone", "")
-        try:
-            put(node, labels, zone, kepler.plausible(_value(series)))
-        except TargetFailure as failure:
-            self._fail(node, failure)
-
-    def _put_node(self, node: str, _labels: Labels, zone: str, watts: float) -> None:
-        zones = self.found.nodes.setdefault(node, Amounts(False)).node
-        if zone in zones:
-            self.twice.add((node, zone))
-            raise TargetFailure("malformed", f"two series have its zone {zone}")
-        zones[zone] = watts
-
-    def _put_pod(self, node: str, labels: Labels, zone: str, watts: float) -> None:
-        name = kepler.pod_name(labels)
-        zones = self.found.nodes.setdefault(node, Amounts(False)).pods.setdefault(name, {})
-        if zone in zones:
-            self.twice.add((node, name))
-            raise TargetFailure(
-                "malformed", f"two series are of its pod {shown(name.name)} in zone {zone}"
-            )
-        zones[zone] = watts
-
-    def _put_cores(self, series: Object) -> None:
-        """CPUs in use on nodes with a power reading."""
-        labels = _labels(series)
-        node, name = labels.get("node_name", ""), kepler.pod_name(labels)
-        if node not in self.found.nodes:
-            return
-        cores = self.found.nodes[node].cores
-        try:
-            value = kepler.plausible_cores(_value(series))
-            if name in cores:
-                self.cores_twice.add((node, name))
-                raise TargetFailure("malformed", f"two series are of CPUs of {shown(name.uid)}")
-            cores[name] = value
-        except TargetFailure as failure:
-            self._fail(node, failure)
-
-    def _read_energy(self, vectors: _Vectors) -> None:
-        """Joules of pods, and the covered seconds."""
-        if vectors.failure is not None:
-            self._fail("", vectors.failure)
-            return
-        # Without two samples of any pod there is nothing that the seconds could be of.
-        self.found.covered_seconds = vectors.covered_seconds if vectors.energy else 0.0
-        for series in vectors.energy:
-            labels = _labels(series)
-            if vectors.is_old:
-                labels = _in_new_words(labels)
-            node, name = labels.get("node_name", ""), kepler.pod_name(labels)
+        for series in vector:
+            labels = _in_new_words(_labels(series)) if is_old else _labels(series)
+            node = labels.get("node_name", "")
             try:
-                joules = kepler.plausible_joules(_value(series), vectors.covered_seconds)
-                # The query gives one series for each set of these labels.
-                self.found.joules.setdefault(node, {})[name] = joules
+                put(node, labels, series)
             except TargetFailure as failure:
                 self._fail(node, failure)
+
+    def _put_node(self, node: str, labels: Labels, series: Object) -> None:
+        watts, zone = kepler.plausible(_value(series)), labels.get("zone", "")
+        zones = self._amounts(node).node
+        self._put(zones, zone, watts, zones.clear, f"two series have its zone {zone}")
+
+    def _put_pod(self, node: str, labels: Labels, series: Object) -> None:
+        watts, zone = kepler.plausible(_value(series)), labels.get("zone", "")
+        name, pods = kepler.pod_name(labels), self._amounts(node).pods
+        problem = f"two series are of its pod {shown(name.name)} in zone {zone}"
+        remove = functools.partial(pods.pop, name, None)
+        self._put(pods.setdefault(name, {}), zone, watts, remove, problem)
+
+    def _put_cores(self, node: str, labels: Labels, series: Object) -> None:
+        """CPUs in use on nodes with a power reading."""
+        if node in self.found.nodes:
+            name, cores = kepler.pod_name(labels), self.found.nodes[node].cores
+            remove = functools.partial(cores.pop, name, None)
+            problem = f"two series are of CPUs of {shown(name.uid)}"
+            self._put(cores, name, kepler.plausible_cores(_value(series)), remove, problem)
+
+    def _put_joules(self, node: str, labels: Labels, series: Object) -> None:
+        """The query gives one series for each set of these labels."""
+        joules = kepler.plausible_joules(_value(series), self.found.covered_seconds)
+        self.found.joules.setdefault(node, {})[kepler.pod_name(labels)] = joules
+
+    def _amounts(self, node: str) -> Amounts:
+        return self.found.nodes.setdefault(node, Amounts(False))
+
+    def _put(
+        self,
+        amounts: dict[Key, float],
+        key: Key,
+        amount: float,
+        remove: t.Callable[[], object],
+        problem: str,
+    ) -> None:
+        if key in amounts:
+            self.removals.append(remove)
+            raise TargetFailure("malformed", problem)
+        amounts[key] = amount
 
     def _fail(self, node: str, failure: TargetFailure) -> None:
         if self.nodes is not None and node and node not in self.nodes:

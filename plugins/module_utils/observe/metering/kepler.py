@@ -292,9 +292,8 @@ def pod_name(labels: t.Mapping[str, str]) -> PodName:
 def plausible_cores(cores: float) -> float:
     """The cores. Raises TargetFailure for more than any machine has."""
     if cores > MAX_CORES:
-        raise TargetFailure(
-            "implausible", f"its metrics have {cores:g} CPUs in use; check Kepler's log"
-        )
+        told = f"its metrics have {cores:g} CPUs in use; check Kepler's log"
+        raise TargetFailure("implausible", told)
     return cores
 
 

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ownership, telling
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
+    ownership,
+    reconciliation,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import view_fleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import ending_status
@@ -154,7 +157,7 @@ def test_the_status_of_a_deleted_fleet_names_the_first_machines() -> None:
         "a machine stays and is forgotten."
     )
     # The API keeps one Event of a fleet for each reason.
-    assert ready["reason"] not in telling.PHASE_REASONS.values()
+    assert ready["reason"] not in reconciliation.PHASE_REASONS.values()
     [ready] = ending_status(fleet(), [], [], "The API server does not answer")["conditions"]
     assert (ready["reason"], ready["message"]) == (
         "MachinesNotWoken",

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.events import Reporter
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import telling
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from support.event_store import Store
 from support.power_fleets import NOW, manifest, parsed
@@ -48,7 +48,7 @@ def tell_lost(cluster: Cluster, fleet: PowerFleet, *numbers: int, count: int = 1
     """A run in which these fail; returns its warnings."""
     warnings: list[str] = []
     context = Context(warn=warnings.append, now=lambda: NOW)
-    notes = telling.lost_machines(fleet, {"failing": failing(*numbers)}, nodes(count))
+    notes = reconciliation.lost_machines(fleet, {"failing": failing(*numbers)}, nodes(count))
     with ScriptedApi(cluster) as api:
         reporter_of(api, context).tell_each(fleet.as_object, "MachineLost", notes)
     return warnings
@@ -112,7 +112,7 @@ def test_machines_that_switched_are_told_by_the_phase_at_which_they_arrived() ->
     ]
     with ScriptedApi(cluster) as api:
         reporter = reporter_of(api, Context(now=lambda: NOW))
-        telling.tell_switched(reporter, stored(), transitions)
+        reconciliation.tell_switched(reporter, stored(), transitions)
     told = {event["reason"]: (event["type"], event["message"]) for event in cluster.events.values()}
     assert told == {
         "MachinesAsleep": ("Normal", "n2: Its BMC says that it is off."),
@@ -131,7 +131,7 @@ def limits_told(before: Json, after: Json) -> dict[str, tuple[str, str]]:
     with ScriptedApi(cluster) as api:
         reporter = reporter_of(api, Context(now=lambda: NOW))
         known = parsed({**manifest(), "status": {"limits": {"domains": [before]}}})
-        telling.tell_limits(reporter, known, {"limits": {"domains": [after]}})
+        reconciliation.tell_limits(reporter, known, {"limits": {"domains": [after]}})
     return {event["reason"]: (event["type"], event["message"]) for event in cluster.events.values()}
 
 
@@ -170,7 +170,7 @@ def test_a_refused_workload_is_told_of_itself_and_of_the_fleet() -> None:
     context = Context(now=lambda: NOW)
     with ScriptedApi(cluster) as api:
         for each in (statuses, [workload("b", "True")]):
-            notes = telling.refused_workloads(each)
+            notes = reconciliation.refused_workloads(each)
             reporter_of(api, context).tell_each(stored().as_object, "WorkloadRefused", notes)
     assert cluster.told() == {"a": "Refused: no ways", "fleet": "shop/a: Refused: no ways"}
     assert {event["reason"] for event in cluster.events.values()} == {"WorkloadRefused"}
