@@ -86,7 +86,8 @@ class NodeComparison:
         nodes: list[MutableObject] = []
         for workflow in self._workflows:
             for node in workflow[NODES_OF]:
-                named = [node["identifier"], *_linked(node)]
+                linked = (name for link in LINKS for name in node[link])
+                named = [node["identifier"], *linked]
                 complete = all((workflow["name"], name) in there for name in named)
                 template = node.get("unified_job_template")
                 exists = template is None or template_exists(template)
@@ -98,10 +99,6 @@ class NodeComparison:
 def _is_approval(node: Object) -> bool:
     template = node.get("related", {}).get("unified_job_template")
     return template is None or "/workflow_approval_templates/" in template
-
-
-def _linked(node: Object) -> list[str]:
-    return [*node["success_nodes"], *node["failure_nodes"], *node["always_nodes"]]
 
 
 def name_in(summary: Object, of: str) -> str | None:

@@ -151,7 +151,9 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "UNTIL": _is_until,
     "WKST": lambda value: bool(_DAY.fullmatch(value)) and len(value) == len("MO"),
     "BYDAY": _are_days,
-    "BYEASTER": lambda value: all(_is_easter(each) for each in value.split(",")),
+    "BYEASTER": lambda value: all(
+        each == "0" or _is_number(each, -366, 366) for each in value.split(",")
+    ),
 }
 _HINTS: t.Final = {
     "FREQ": f"; AWX knows {', '.join(_FREQUENCIES)}",
@@ -159,10 +161,6 @@ _HINTS: t.Final = {
     "UNTIL": "; write YYYYMMDDTHHMMSSZ",
     "BYDAY": "; AWX takes no number before the first day",
 }
-
-
-def _is_easter(text: str) -> bool:
-    return text == "0" or _is_number(text, -366, 366)
 
 
 # Workflow, as schedules name it → the setting with its nodes, and its description.

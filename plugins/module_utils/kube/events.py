@@ -50,11 +50,13 @@ def tell_once(kube: Kube, context: Context, obj: MutableObject, note: str, event
     if context.check_mode:
         return
     metadata = obj["metadata"]
+    # Equal for sentences that differ only in numbers and in the order of parts.
+    said = " ".join([event.reason, *sorted(set(_WORD.findall(note)))])
     body = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "name": _name(metadata, _said(event, note)),
+            "name": _name(metadata, said),
             "namespace": metadata["namespace"],
         },
         "eventTime": context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -67,11 +69,7 @@ def tell_once(kube: Kube, context: Context, obj: MutableObject, note: str, event
         "regarding": _reference(obj),
     }
     path = f"/apis/events.k8s.io/v1/namespaces/{metadata['namespace']}/events"
-    try:
-        kube.request("POST", path, body)
-    except ApiError as error:
-        if error.status != 409:  # an earlier run wrote it
-            raise
+    _create(kube, path, body, (409,))  # an earlier run wrote it
 
 
 def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, event: Event) -> bool:
@@ -110,17 +108,17 @@ def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, even
         "firstTimestamp": format_time(now),
         **moving,
     }
-    try:
-        kube.request("POST", collection, body)
-    except ApiError as error:
-        if error.status not in (404, 409):  # another client wrote it since
-            raise
+    _create(kube, collection, body, (404, 409))  # another client wrote it since
     return True
 
 
-def _said(event: Event, note: str) -> str:
-    """A key that is equal for sentences that differ only in numbers and in the order of parts."""
-    return " ".join([event.reason, *sorted(set(_WORD.findall(note)))])
+def _create(kube: Kube, path: str, body: MutableObject, accepted: tuple[int, ...]) -> None:
+    """Create an Event; an error with an accepted status is none. Raises ApiError."""
+    try:
+        kube.request("POST", path, body)
+    except ApiError as error:
+        if error.status not in accepted:
+            raise
 
 
 def _name(metadata: MutableObject, key: str) -> str:

@@ -452,9 +452,7 @@ def _report(
         reached = _Reached(unready, {"suspended": fleet.is_suspended})
     status, now = reached.status, run.context.now()
     is_told = is_due(status, fleet.status, reached.heartbeat_seconds, now)
-    is_ready = any(
-        (one["type"], one["status"]) == ("Ready", "True") for one in status.get("conditions", ())
-    )
+    is_ready = conditions.has_condition({"status": status}, "Ready")
     may_need = _needs_finalizer(fleet) and not is_ending(run.resource)
     keeps = None if reached.has_work_to_undo is None else may_need or reached.has_work_to_undo
     return Report(

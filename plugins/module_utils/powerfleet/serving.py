@@ -81,7 +81,7 @@ def collect(runs: Path, now: float, max_age_seconds: float = MAX_AGE_SECONDS) ->
         counts[state] += 1
         for name, family in (found or {}).items():
             families.setdefault(name, _Family()).add(family)
-        left -= _size(found or {})
+            left -= sum(len(line) + 1 for line in family.lines())
     own = metrics.family(
         "wattwise_textfiles",
         "Files with metrics of runs, and what became of them.",
@@ -109,10 +109,6 @@ def _read(path: Path, oldest: float, largest: int) -> tuple[str, Families | None
         return "served", parse(content.decode())
     except (OSError, ValueError):
         return "refused", None
-
-
-def _size(families: Families) -> int:
-    return sum(len(line) + 1 for family in families.values() for line in family.lines())
 
 
 def parse(text: str) -> Families:

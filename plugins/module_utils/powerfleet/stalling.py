@@ -22,6 +22,7 @@ from ..base.fields.lenient import member, text
 from ..base.json_types import MutableObject
 from ..base.units import format_time
 from ..kube.client import APPLY_CONTENT_TYPE, Kube
+from ..kube.resource.conditions import has_condition
 from ..kube.resource.events import Reporter
 from ..kube.resource.finalizer import is_ending
 from . import resource
@@ -56,10 +57,7 @@ def view_fleet(manifest: MutableObject) -> FleetView | None:
     if isinstance(fleet, Finding):
         return None
     last_run = text(member(fleet.status, "lastRun", "time"))
-    is_told = any(
-        (one.get("type"), one.get("status")) == (CONDITION, "True")
-        for one in fleet.status.get("conditions") or ()
-    )
+    is_told = has_condition(manifest, CONDITION)
     return FleetView(fleet, fleet.generation, last_run, is_told, is_ending(manifest))
 
 

@@ -44,7 +44,7 @@ from .status import HEARTBEAT_SECONDS
 # the one before: a machine that cannot be woken waits for people.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 15.0, 120.0
 # A run takes less than a minute.
-_MAX_SECONDS = 600.0
+_MAX_RUN_SECONDS = 600.0
 # For a run that is asked to end; the watcher does nothing else meanwhile.
 _GRACE_SECONDS = 10.0
 
@@ -98,7 +98,7 @@ class EndingRuns:
         variables = {"ansible_operator_meta": {"namespace": namespace, "name": name}}
         command = (*self._command, "--extra-vars", json.dumps(variables))
         self._say(f"{fleet} is deleted when its machines are awake; begin a run")
-        self._fleet, self._until = fleet, now + _MAX_SECONDS
+        self._fleet, self._until = fleet, now + _MAX_RUN_SECONDS
         try:
             self._process = subprocess.Popen(command, start_new_session=True)
         except OSError as error:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Building of a report: documents to data, data to a page, and both to files."""
+"""Building of a report: documents to data, data to a page and a summary, and all to files."""
 
 from __future__ import annotations
 

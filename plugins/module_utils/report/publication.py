@@ -49,7 +49,7 @@ class Upload:
         return "" if origin is None else f"{origin_text(origin)}{parts.path or '/'}"
 
 
-def check(upload: Upload, *, allow_plain_http: bool) -> None:
+def _check_upload(upload: Upload, *, allow_plain_http: bool) -> None:
     """Raise InvalidInput for an invalid URL or header."""
     origin = origin_of(upload.url)
     if origin is None:
@@ -75,7 +75,9 @@ def check(upload: Upload, *, allow_plain_http: bool) -> None:
             )
 
 
-def send(uploads: t.Sequence[Upload], trust: Trust, timeout: float) -> list[TargetError | None]:
+def _send_uploads(
+    uploads: t.Sequence[Upload], trust: Trust, timeout: float
+) -> list[TargetError | None]:
     """Send all files concurrently; None for each accepted file."""
     targets = [
         Target(upload.label, upload.place, None, trust, {"upload": upload}) for upload in uploads
@@ -202,7 +204,7 @@ def _uploads(options: Parameters, files: _Files) -> list[Upload]:
         content_type = "text/html; charset=utf-8" if kind == "page" else "application/json"
         headers = {"Content-Type": content_type, **(item["headers"] or {})}
         upload = Upload(f"uploads[{index}]", item["url"], getattr(files, kind), headers)
-        check(upload, allow_plain_http=options["allow_plain_http"])
+        _check_upload(upload, allow_plain_http=options["allow_plain_http"])
         found.append(upload)
     return found
 
@@ -211,7 +213,7 @@ def _send(sent: list[Upload], options: Parameters, context: Context) -> t.Iterat
     if context.check_mode:
         return iter([None] * len(sent))
     trust = Trust(validate_certs=options["validate_certs"], ca_path=options["ca_path"])
-    answers = send(sent, trust, options["timeout"])
+    answers = _send_uploads(sent, trust, options["timeout"])
     return (None if answer is None else answer.detail for answer in answers)
 
 

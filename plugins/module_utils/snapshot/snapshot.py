@@ -40,7 +40,7 @@ from ..scheduling.volumes.inline_disks import MIGRATED
 from . import run_owner
 from .pods import trim_pod
 
-PATHS = (
+_VOLUME_PATHS = (
     "/api/v1/persistentvolumeclaims",
     "/api/v1/persistentvolumes",
     *(
@@ -78,31 +78,37 @@ def trim_volume_object(obj: MutableObject) -> MutableObject:
     """A storage object without options of its driver."""
     kind, spec = obj["kind"], obj.get("spec") or {}
     if kind == "PersistentVolumeClaim":
-        status = _kept(obj.get("status") or {}, "phase")
-        return _identified(obj, spec=_kept(spec, *_CLAIM_PARTS), status=status)
+        status = selected_fields(obj.get("status") or {}, "phase")
+        return _identified(obj, spec=selected_fields(spec, *_CLAIM_PARTS), status=status)
     if kind == "PersistentVolume":
         sources = {
-            source: _kept(spec[source], *parts)
+            source: selected_fields(spec[source], *parts)
             for source, parts in _SOURCE_PARTS.items()
             if spec.get(source)
         }
-        status = _kept(obj.get("status") or {}, "phase")
-        return _identified(obj, spec={**_kept(spec, *_VOLUME_PARTS), **sources}, status=status)
+        status = selected_fields(obj.get("status") or {}, "phase")
+        return _identified(
+            obj, spec={**selected_fields(spec, *_VOLUME_PARTS), **sources}, status=status
+        )
     if kind == "StorageClass":
-        return _identified(obj, **_kept(obj, *_CLASS_PARTS))
+        return _identified(obj, **selected_fields(obj, *_CLASS_PARTS))
     if kind == "CSINode":
-        drivers = [_kept(driver, "name", "allocatable") for driver in spec.get("drivers") or []]
+        drivers = [
+            selected_fields(driver, "name", "allocatable") for driver in spec.get("drivers") or []
+        ]
         return _identified(obj, spec={"drivers": drivers})
     if kind == "CSIDriver":
-        return _identified(obj, spec=_kept(spec, "storageCapacity"))
+        return _identified(obj, spec=selected_fields(spec, "storageCapacity"))
     if kind == "CSIStorageCapacity":
-        return _identified(obj, **_kept(obj, *_CAPACITY_PARTS))
-    source = _kept(spec.get("source") or {}, "persistentVolumeName")
-    return _identified(obj, spec={**_kept(spec, "attacher", "nodeName"), "source": source})
+        return _identified(obj, **selected_fields(obj, *_CAPACITY_PARTS))
+    source = selected_fields(spec.get("source") or {}, "persistentVolumeName")
+    return _identified(
+        obj, spec={**selected_fields(spec, "attacher", "nodeName"), "source": source}
+    )
 
 
 def _identified(obj: MutableObject, **parts: t.Any) -> MutableObject:
-    metadata = _kept(obj["metadata"], *_METADATA)
+    metadata = selected_fields(obj["metadata"], *_METADATA)
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
         metadata["annotations"] = {
@@ -111,11 +117,7 @@ def _identified(obj: MutableObject, **parts: t.Any) -> MutableObject:
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **parts}
 
 
-def _kept(source: t.Mapping[str, t.Any], *names: str) -> dict[str, t.Any]:
-    return {name: source[name] for name in names if source.get(name) is not None}
-
-
-def are_needed(pods: t.Iterable[MutableObject]) -> bool:
+def _needs_storage(pods: t.Iterable[MutableObject]) -> bool:
     """Whether a waiting pod has a claim, or a disk of a driver that may have a limit."""
     return any(
         guarded(subject_of(pod, "Pod"), functools.partial(_waits_for_storage, pod)) is True
@@ -198,7 +200,7 @@ SOURCES: t.Mapping[str, Source] = {
         {},
         optional=True,
     ),
-    "volume_objects": Source(PATHS, trim_volume_object, {}, optional=True),
+    "volume_objects": Source(_VOLUME_PATHS, trim_volume_object, {}, optional=True),
     "bare_metal_hosts": Source(
         ("/apis/metal3.io/v1alpha1/baremetalhosts",), trim_bare_metal_host, {}, optional=True
     ),
@@ -303,7 +305,7 @@ def read_cluster(
     def read(name: str) -> list[MutableObject]:
         items: list[MutableObject] = []
         left_out: list[Finding] = []
-        if name in first or are_needed(body["pods"]):
+        if name in first or _needs_storage(body["pods"]):
             items, left_out = read_source(kube, SOURCES[name], options["selectors"].get(name))
         with counting:
             findings.extend(left_out)

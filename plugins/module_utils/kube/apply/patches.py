@@ -125,7 +125,7 @@ class Patches:
         """The object at this place after the deletion of this one."""
         deadline = time.monotonic() + self.options["wait_timeout"]
         found: MutableObject | None = before
-        while _is_same(found, before):
+        while found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]:
             if time.monotonic() > deadline:
                 raise WattwiseError(
                     f"{identity(before)} is being deleted, and was still there after "
@@ -168,7 +168,3 @@ class Patches:
         moved = conditions_moved(before.get("status") or {}, after.get("status") or {})
         same = before.get("status") == after.get("status")
         return Change(this, "unchanged" if same else "configured", before, after, is_change=moved)
-
-
-def _is_same(found: MutableObject | None, before: MutableObject) -> bool:
-    return found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]

@@ -12,15 +12,8 @@ from ...base.errors import WattwiseError
 from ...base.json_types import MutableObject, Object
 from ...base.manifests import Manifest
 from ..client import Kube
+from ..resource.conditions import has_condition
 from .patches import READY_POLL_SECONDS
-
-
-def condition_is_true(obj: Object, condition_type: str) -> bool:
-    """Whether ``status.conditions`` has this condition with status True."""
-    conditions = obj.get("status", {}).get("conditions") or []
-    return any(
-        item.get("type") == condition_type and item.get("status") == "True" for item in conditions
-    )
 
 
 def _observed(obj: Object) -> bool:
@@ -51,13 +44,13 @@ def _daemon_set_is_ready(obj: Object) -> bool:
 
 
 _PREDICATES: t.Mapping[str, t.Callable[[Object], bool]] = {
-    "CustomResourceDefinition": lambda obj: condition_is_true(obj, "Established"),
+    "CustomResourceDefinition": lambda obj: has_condition(obj, "Established"),
     "Namespace": lambda obj: obj.get("status", {}).get("phase") == "Active",
     "Deployment": lambda obj: _has_replicas(obj, "availableReplicas"),
     "StatefulSet": lambda obj: _has_replicas(obj, "readyReplicas"),
     "DaemonSet": _daemon_set_is_ready,
-    "Job": lambda obj: condition_is_true(obj, "Complete"),
-    "Pod": lambda obj: condition_is_true(obj, "Ready"),
+    "Job": lambda obj: has_condition(obj, "Complete"),
+    "Pod": lambda obj: has_condition(obj, "Ready"),
 }
 
 

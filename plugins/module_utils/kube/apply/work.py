@@ -22,6 +22,7 @@ from ...base.json_types import MutableObject
 from ...base.manifests import Identity, Manifest, identity, in_phases, read_file, read_manifests
 from ..client import Kube, Resource, UnknownKind, delete_object
 from ..crd_schema import CrdValidator, stored_object_problem
+from ..resource.finalizer import is_ending
 from .applied import is_applied
 from .change import (
     Change,
@@ -143,7 +144,7 @@ class ApplyRun:
         except UnknownKind:
             return self._assume(manifest, this)
         path = resource.path(this.name, this.namespace)
-        if before is not None and this.kind in _AWAITED and _is_going(before):
+        if before is not None and this.kind in _AWAITED and is_ending(before):
             if self.context.check_mode:
                 return Change(this, "created", None, manifest)
             before = self.patches.wait_for_successor(path, before)
@@ -223,10 +224,6 @@ class ApplyRun:
             and error.status == 404
             and this.namespace in self.assumed_namespaces
         )
-
-
-def _is_going(found: MutableObject) -> bool:
-    return bool(found["metadata"].get("deletionTimestamp"))
 
 
 # https://github.com/kubernetes/enhancements/blob/master/keps/sig-cli/3659-kubectl-apply-prune

@@ -131,7 +131,7 @@ class ExecPlugin:
 
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-_PARTS = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+_PARTS = ("clusters", "contexts", "users")
 
 
 class _Entry(t.NamedTuple):
@@ -150,26 +150,24 @@ class _Merged:
     """Several kubeconfigs as one; the first entry of a name counts."""
 
     current_context: str = ""
-    clusters: dict[str, _Entry] = field(default_factory=dict)
-    contexts: dict[str, _Entry] = field(default_factory=dict)
-    users: dict[str, _Entry] = field(default_factory=dict)
+    parts: dict[str, dict[str, _Entry]] = field(
+        default_factory=lambda: {part: {} for part in _PARTS}
+    )
 
     def add(self, config: Object, folder: Path) -> None:
         self.current_context = self.current_context or config.get("current-context") or ""
-        for part, member in _PARTS:
-            known: dict[str, _Entry] = getattr(self, part)
+        for part in _PARTS:
             own: dict[str, _Entry] = {}
             for item in config.get(part) or []:
                 if item["name"] in own:
                     raise _Problem(f"two of the {part} are called {item['name']!r}")
-                own[item["name"]] = _Entry(item.get(member) or {}, folder)
-            setattr(self, part, {**own, **known})
+                own[item["name"]] = _Entry(item.get(part[:-1]) or {}, folder)
+            self.parts[part] = {**own, **self.parts[part]}
 
     def find(self, part: str, name: t.Any) -> _Entry:
-        entries: dict[str, _Entry] = getattr(self, part)
-        if name not in entries:
+        if name not in self.parts[part]:
             raise _Problem(f"there is no {part[:-1]} {name!r}")
-        return entries[name]
+        return self.parts[part][name]
 
 
 def read_kubeconfig(

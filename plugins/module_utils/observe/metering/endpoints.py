@@ -28,6 +28,7 @@ from ...fleet.tls import ClientCertificate
 from ...fleet.urls import redacted
 from ...fleet.visits import Client
 from ...kube.client import Kube
+from ...kube.resource.conditions import has_condition
 from ...kube.source import without_bulk
 from ...nodeconfig.poll import Job, PollTarget, poll
 from . import kepler
@@ -236,7 +237,9 @@ def _discovered(options: Parameters, kube: Kube) -> list[PollTarget]:
         node, address = member(pod, "spec", "nodeName"), _address(pod)
         if isinstance(node, str) and address is not None:
             endpoint = f"{options['scheme']}://{address}:{options['port']}"
-            by_node[node] = max(by_node.get(node, (False, "")), (_is_ready(pod), endpoint))
+            by_node[node] = max(
+                by_node.get(node, (False, "")), (has_condition(pod, "Ready"), endpoint)
+            )
     return [
         _target(node, endpoint, KEPLER, f"the pod of Kepler on {node}", options)
         for node, (_ready, endpoint) in sorted(by_node.items())
@@ -249,11 +252,6 @@ def _address(pod: Object) -> str | None:
     except ValueError:
         return None
     return f"[{address}]" if address.version == 6 else str(address)
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = objects(member(pod, "status", "conditions"))
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 async def _scrape(client: Client, _target: PollTarget) -> Amounts:

@@ -416,26 +416,6 @@ class _Tally:
             return parts
         return energy.extended(parts, energy.Part(begin, self.time, self.grown), self.period)
 
-    def finished(
-        self,
-        source: str,
-        readings: Readings,
-        parts: t.Sequence[energy.Part],
-        errors: t.Sequence[TargetError],
-    ) -> Metering:
-        return Metering(
-            source,
-            self.time,
-            self.pods,
-            self.nodes,
-            self.cores,
-            _measured(readings, self.nodes),
-            self.counters,
-            parts,
-            self.left_out,
-            errors,
-        )
-
 
 def meter(
     options: Parameters,
@@ -467,7 +447,8 @@ def meter(
     elif answers.covered_seconds > 0:
         parts = [_last_period(answers, pods, metered, snapshot, now)]
     _warn(errors, context)
-    return tally.finished(options["source"], readings, parts, errors)
+    amounts = (tally.pods, tally.nodes, tally.cores, _measured(readings, tally.nodes))
+    return Metering(options["source"], now, *amounts, tally.counters, parts, tally.left_out, errors)
 
 
 def _add_nodes(

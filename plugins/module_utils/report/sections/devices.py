@@ -124,12 +124,8 @@ def _legend(nodes: t.Sequence[Data]) -> Markup:
     return element("ul", items, class_="legend")
 
 
-def _letters(node: Data) -> dict[int, str]:
-    return {int(one): letter(place) for place, one in enumerate(node["holders"])}
-
-
 def _card(node: Data) -> Markup:
-    letters = _letters(node)
+    letters = {int(one): letter(place) for place, one in enumerate(node["holders"])}
     pools: dict[tuple[str, str], list[Data]] = {}
     for one in node["whole"]:
         pools.setdefault((one["driver"], one["pool"]), []).append(one)

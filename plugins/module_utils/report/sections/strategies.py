@@ -37,9 +37,7 @@ def _collect(fleet: Fleet) -> Data | None:
     }
     entries = [
         {
-            "strategy": entry["strategy"],
-            "watts_added": entry["watts_added"],
-            "placed": entry["placed"],
+            **{name: entry[name] for name in ("strategy", "watts_added", "placed")},
             "ours": False,
             "comparable": is_comparable(entry, nodes, unpriced),
         }

@@ -54,10 +54,6 @@ def _cell(node: Node) -> dict[str, t.Any]:
     }
 
 
-def _class(value: float) -> str:
-    return f"t{sum(value > end for end in _ENDS)}"
-
-
 def _render(data: Data, _detail: Detail) -> Child:
     hottest, lacking = data["hottest"], data["lacking"]
     words = []
@@ -97,7 +93,7 @@ def _item(cell: Data) -> Markup:
         "li",
         element("span", cell["node"]),
         element("b", shown),
-        class_="none" if value is None else _class(value),
+        class_="none" if value is None else f"t{sum(value > end for end in _ENDS)}",
         title=cell["node"],
     )
 
