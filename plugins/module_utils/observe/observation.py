@@ -14,7 +14,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.boundary import Finding, guarded, subject_of
+from ..base.boundary import Finding, guarded, read_each
 from ..base.context import Result
 from ..base.errors import TargetError, WattwiseError
 from ..base.fields.lenient import member
@@ -368,10 +368,8 @@ def _freshness(
 
 def _caches(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[tuple[str, str, Samples]]:
     """Free guaranteed ways of each cache: their number and the longest run."""
-    found: list[tuple[Labels, int, int]] = []
-    for state in rmd_node_states:
-        ways = guarded(subject_of(state, "RmdNodeState"), functools.partial(_ways_of, state))
-        found += [] if isinstance(ways, Finding) else ways
+    states = read_each(rmd_node_states, "RmdNodeState", _ways_of, [])
+    found = [each for _state, ways in states for each in ways]
     if found:
         free = [(own, float(count)) for own, count, _run in found]
         yield "wattwise_cache_free_ways", "Free guaranteed ways of a cache.", free

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ...base import metrics
 from ...base.argspec import SERVER, ArgumentSpec
-from ...base.boundary import Finding, guarded, subject_of
+from ...base.boundary import read_each
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, TargetError, TargetFailure
 from ...base.fields import strict
@@ -62,10 +62,8 @@ class Pods:
         uids: dict[str, Pod] = {}
         static: dict[str, Pod | None] = {}
         self._by_name: dict[tuple[str, str], Pod] = {}
-        for index, given in enumerate(pods):
-            subject = subject_of(given, "Pod", f"pods[{index}]")
-            found = guarded(subject, functools.partial(_read, given))
-            if isinstance(found, Finding) or not found.node:
+        for given, found in read_each(pods, "Pod", _read, []):
+            if not found.node:
                 continue
             uids.setdefault(found.uid, found)
             if static_uid := _static_uid(given):
