@@ -20,6 +20,7 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.spec_options import camel
 from scripts.option_tables import Json, Option, Reference, Table, names, table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -42,10 +43,8 @@ FIELDS_HEADER = '''# Copyright: Contributors to the wattwise.kube project
 
 from __future__ import annotations
 
-import typing as t
-
-# Group of options → name of an option → name in the spec.
-FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
+# Options by group. The name in the spec follows a colon if it is another one than in camel case.
+FIELDS: dict[str, str] = {
 '''
 # REUSE-IgnoreEnd
 
@@ -177,16 +176,25 @@ def part(path: Path, match: re.Match[str]) -> str:
     return match["begin"] + "".join(f"{line}\n" for line in lines) + match["end"]
 
 
+def field_of(option: Option) -> str:
+    """An option with the name of its field, unless that is the option in camel case."""
+    name, field = option.name, option.field_name()
+    return name if camel(name) == field else f"{name}:{field}"
+
+
 def fields() -> str:
     """The file of the names in a PowerFleet's spec."""
     text = FIELDS_HEADER
     for of in map(table, names()):
         if not of.head.get("is_of_power_fleet"):
             continue
-        text += f'    "{of.name}": {{\n'
-        for option in selected(of, [], "field"):
-            text += f'        "{option.name}": "{option.field_name()}",\n'
-        text += "    },\n"
+        words = " ".join(map(field_of, selected(of, [], "field")))
+        lines = textwrap.wrap(words, WIDTH - len('        " "'), break_on_hyphens=False)
+        if len(lines) == 1 and len(f'    "{of.name}": "{words}",') <= WIDTH:
+            text += f'    "{of.name}": "{words}",\n'
+        else:
+            parts = [f'        "{line} "\n' for line in lines[:-1]]
+            text += f'    "{of.name}": (\n{"".join(parts)}        "{lines[-1]}"\n    ),\n'
     return text + "}\n"
 
 

@@ -26,10 +26,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
     Metering,
+    Pod,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition, metrics
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import metrics, serving
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import (
     Stalls,
     view_fleet,
@@ -158,7 +158,7 @@ def served(runs: Path) -> str:
     run_dir = runs / "power" / "fleet"
     (run_dir / "metrics").mkdir(parents=True)
     metrics.write(str(run_dir), fleet(), made, NOON)
-    return exposition.collect(runs, time.time())
+    return serving.collect(runs, time.time())
 
 
 def watched() -> str:

@@ -16,8 +16,10 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
-from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
-from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import (
+    build_from,
+    summarize,
+)
 from support import ansible_yaml, pages
 from support.report_documents import Case, write
 from support.wao import node

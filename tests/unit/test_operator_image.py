@@ -27,7 +27,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.kube
     read_kubeconfig,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import serving, watching
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.period import DEFAULT_SECONDS
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    DEFAULT_PERIOD_SECONDS,
+)
 from lab import pki
 from lab.operator import ANSIBLE_OPERATOR
 from lab.process import wait_until
@@ -160,7 +162,7 @@ def test_a_spec_is_text_and_the_status_is_the_runs() -> None:
         assert watch["markUnsafe"] is True and watch["snakeCaseParameters"] is False
         assert watch["manageStatus"] is False and watch["watchAnnotationsChanges"] is True
         assert watch["watchDependentResources"] is False and "finalizer" not in watch
-        assert parse_duration(watch["reconcilePeriod"]) == DEFAULT_SECONDS
+        assert parse_duration(watch["reconcilePeriod"]) == DEFAULT_PERIOD_SECONDS
         assert {kind["kind"] for kind in watch["blacklist"]} == {"Node", "Pod"}
     assert [watch["kind"] for watch in watches] == ["PowerFleet"]
 

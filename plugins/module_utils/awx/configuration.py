@@ -10,13 +10,125 @@ the options of the modules of ``awx.awx``.
 from __future__ import annotations
 
 import re
+import typing as t
+from dataclasses import dataclass
 
 from ..base.argspec import ArgumentSpec
 from ..base.errors import InvalidInput
 from ..base.json_types import MutableObject, Object
-from .credential_types import CREDENTIAL_TYPES
 from .naming import Naming, listed, quoted, refuse_bad_names
 from .workflow import WorkflowObjects
+
+
+@dataclass(frozen=True)
+class CredentialType:
+    """One type: its title, its fields, all of them required, and its injectors in AWX's form.
+
+    An injector sets an environment variable if a module falls back to one, else a role variable.
+    Job containers delete injected files with the job.
+    """
+
+    title: str
+    description: str
+    fields: tuple[MutableObject, ...]
+    injectors: MutableObject
+
+    def inputs(self) -> MutableObject:
+        """The fields in AWX's form."""
+        return {
+            "fields": [{"type": "string", **field} for field in self.fields],
+            "required": [field["id"] for field in self.fields],
+        }
+
+    def secret_fields(self) -> frozenset[str]:
+        return frozenset(field["id"] for field in self.fields if field.get("secret"))
+
+
+def _field(name: str, label: str, **more: t.Any) -> MutableObject:
+    return {"id": name, "label": label, **more}
+
+
+def _secret(name: str, label: str, **more: t.Any) -> MutableObject:
+    return _field(name, label, secret=True, **more)
+
+
+_USERNAME = _field("username", "User name")
+_PASSWORD = _secret("password", "Password")
+_KEY_FIELD = _field(
+    "key",
+    "Key",
+    default="default",
+    help_text="default, or <namespace>/<name> to replace the Secret of that name.",
+)
+
+# By their names in the `awx` role.
+CREDENTIAL_TYPES: dict[str, CredentialType] = {
+    "bmc_fleet": CredentialType(
+        "BMC fleet",
+        "Account on the BMCs whose NodeConfig names no Secret.",
+        (_USERNAME, _PASSWORD),
+        {
+            "env": {
+                "WATTWISE_REDFISH_USERNAME": "{{ username }}",
+                "WATTWISE_REDFISH_PASSWORD": "{{ password }}",
+            }
+        },
+    ),
+    "cluster": CredentialType(
+        "cluster",
+        "Kubeconfig of a cluster.",
+        (_secret("kubeconfig", "Kubeconfig", multiline=True),),
+        {
+            "file": {"template": "{{ kubeconfig }}"},
+            "env": {"K8S_AUTH_KUBECONFIG": "{{ tower.filename }}"},
+        },
+    ),
+    "predictor": CredentialType(
+        "predictor",
+        "Account on the servers of power models.",
+        (_KEY_FIELD, _USERNAME, _PASSWORD),
+        {
+            "extra_vars": {
+                "placement_credentials": {
+                    "{{key}}": {"username": "{{ username }}", "password": "{{ password }}"}
+                }
+            }
+        },
+    ),
+    "rmd_client": CredentialType(
+        "RMD client",
+        "Client certificate for the daemons of RMD.",
+        (
+            _field("authority", "CA certificate", multiline=True),
+            _field("certificate", "Client certificate", multiline=True),
+            _secret("private_key", "Private key", multiline=True, format="ssh_private_key"),
+        ),
+        {
+            "file": {
+                "template.authority": "{{ authority }}",
+                "template.certificate": "{{ certificate }}",
+                "template.private_key": "{{ private_key }}",
+            },
+            "extra_vars": {
+                "rmd_workloads_ca_path": "{{ tower.filename.authority }}",
+                "rmd_workloads_client_cert": "{{ tower.filename.certificate }}",
+                "rmd_workloads_client_key": "{{ tower.filename.private_key }}",
+            },
+        },
+    ),
+    "prometheus": CredentialType(
+        "Prometheus",
+        "Bearer token for the server with Kepler's metrics.",
+        (_secret("token", "Bearer token"),),
+        {
+            "extra_vars": {
+                "observe_credentials": {"prometheus": {"token": "{{ token }}"}},
+                "observe_metering_credential": "prometheus",
+            }
+        },
+    ),
+}
+
 
 Configuration = dict[str, list[MutableObject]]
 
@@ -62,14 +174,13 @@ class _Configured:
         self._of = settings
         self._naming = Naming(settings["organization"], settings["name_prefix"])
         self._workflow = WorkflowObjects(settings, self._naming)
-        self._common = {"name": self._naming.prefix, "organization": self._naming.organization}
 
     def lists(self) -> Configuration:
         image = self._of["execution_environment_image"]
         found: Configuration = {
             "aap_organizations": [self._naming.described({"name": self._naming.organization}, "")],
             "controller_execution_environments": [
-                self._naming.described({**self._common, "image": image}, "Runs the playbooks.")
+                self._naming.item(self._naming.prefix, "Runs the playbooks.", image=image)
             ][: 1 if image else 0],
             "controller_credential_types": self._credential_types(),
             "controller_credentials": [self._credential(item) for item in self._of["credentials"]],
@@ -126,39 +237,32 @@ class _Configured:
                         f"{quoted(given['name'])} is no private key in PEM format"
                     )
         kind = f"{self._naming.prefix} {known.title}" if known else given["type"]
-        item = {
-            "name": given["name"],
-            "organization": self._naming.organization,
-            "credential_type": kind,
-            "inputs": inputs,
-        }
-        return self._naming.described(item, "")
+        return self._naming.item(given["name"], "", credential_type=kind, inputs=inputs)
 
     def _notification(self, given: MutableObject) -> MutableObject:
-        item = {
-            "name": given["name"],
-            "organization": self._naming.organization,
-            "notification_type": given["type"],
-            "notification_configuration": given["configuration"],
-            "messages": given.get("messages") or _MESSAGES,
-        }
-        return self._naming.described(item, "")
+        return self._naming.item(
+            given["name"],
+            "",
+            notification_type=given["type"],
+            notification_configuration=given["configuration"],
+            messages=given.get("messages") or _MESSAGES,
+        )
 
     def _project(self) -> MutableObject:
-        item = {
-            **self._common,
-            "scm_type": "git",
-            "scm_url": self._of["project_url"],
-            "scm_update_on_launch": False,
-        }
-        for option, variable in (("scm_branch", "branch"), ("credential", "credential")):
-            if self._of[f"project_{variable}"]:
-                item[option] = self._of[f"project_{variable}"]
-        return self._naming.described(item, "Playbooks and inventory files.")
+        optional = {"scm_branch": "project_branch", "credential": "project_credential"}
+        return self._naming.item(
+            self._naming.prefix,
+            "Playbooks and inventory files.",
+            scm_type="git",
+            scm_url=self._of["project_url"],
+            scm_update_on_launch=False,
+            **{name: self._of[setting] for name, setting in optional.items() if self._of[setting]},
+        )
 
     def _inventory(self) -> MutableObject:
-        item = {**self._common, "kind": "", "variables": dict(self._of["inventory_variables"])}
-        return self._naming.described(item, "Clusters, nodes and machines.")
+        variables = dict(self._of["inventory_variables"])
+        text = "Clusters, nodes and machines."
+        return self._naming.item(self._naming.prefix, text, kind="", variables=variables)
 
     def _inventory_source(self, given: MutableObject) -> MutableObject:
         item = {

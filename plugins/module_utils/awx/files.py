@@ -15,8 +15,7 @@ import typing as t
 
 from ..base.json_types import MutableObject
 from ..base.libraries import yaml
-from .configuration import Configuration
-from .credential_types import CREDENTIAL_TYPES
+from .configuration import CREDENTIAL_TYPES, Configuration
 
 _HEAD = """\
 ---
@@ -47,13 +46,10 @@ def as_variables_file(wanted: Configuration) -> str:
             }
             for item in wanted["controller_notifications"]
         ]
-    lists = {kind: [_without_empty(item) for item in items] for kind, items in lists.items()}
+    for kind, items in lists.items():
+        lists[kind] = [{key: one for key, one in item.items() if one != {}} for item in items]
     told = _SECRETS.format(names=", ".join(secrets)) if secrets else ""
     return _HEAD + told + _dumped(lists)
-
-
-def _without_empty(item: MutableObject) -> MutableObject:
-    return {option: value for option, value in item.items() if value != {}}
 
 
 def _without_secrets(item: MutableObject, secrets: list[str]) -> MutableObject:

@@ -32,6 +32,10 @@ class Naming:
         """Name of the job template of a playbook."""
         return f"{self.prefix}.{playbook}"
 
+    def item(self, name: str, text: str, **fields: t.Any) -> MutableObject:
+        """An object of the organization, described as ours."""
+        return self.described({"name": name, "organization": self.organization, **fields}, text)
+
     def described(self, item: MutableObject, text: str) -> MutableObject:
         """The item with a description that marks it as ours."""
         return {**item, "description": f"{text} {marker(self.organization)}".strip()}

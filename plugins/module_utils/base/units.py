@@ -17,28 +17,18 @@ from .errors import InvalidInput
 _QUANTITY = re.compile(
     r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII
 )
-_SUFFIX_FACTOR = {
-    None: Decimal(1),
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "P": Decimal(10**15),
-    "E": Decimal(10**18),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50),
-    "Ei": Decimal(2**60),
-}
-
 # Suffixes for formatting, the largest first.
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", None)
 _DECIMAL_SUFFIXES = ("E", "P", "T", "G", "M", "k", None, "m", "u", "n")
+_SUFFIX_FACTOR: dict[str | None, Decimal] = {
+    **{
+        suffix: Decimal(2) ** (10 * power)
+        for power, suffix in zip(range(6, -1, -1), _BINARY_SUFFIXES)
+    },
+    **{
+        suffix: Decimal(10) ** power for power, suffix in zip(range(18, -12, -3), _DECIMAL_SUFFIXES)
+    },
+}
 _MAX_QUANTITY = Decimal(2**63)
 # Longer texts and exponents are refused before conversion, because 1e999999999 would not end.
 _MAX_QUANTITY_LENGTH = 64

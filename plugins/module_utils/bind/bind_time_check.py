@@ -12,7 +12,7 @@ from decimal import Decimal
 from ..base.boundary import Finding, InvalidField
 from ..base.json_types import MutableObject
 from ..kube.client import Kube
-from ..kube.pod_bulk import without_bulk
+from ..kube.source import without_bulk
 from ..scheduling.feasibility import NOT_READY, UNSCHEDULABLE, obstacle, shortages
 from ..scheduling.intake import Intake
 from ..scheduling.model import Node, Shape

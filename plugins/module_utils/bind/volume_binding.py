@@ -27,8 +27,7 @@ from ..base.errors import ApiError
 from ..base.fields.strict import text_mapping
 from ..base.json_types import MutableObject
 from ..kube.client import MERGE_CONTENT_TYPE, Kube
-from ..kube.pod_bulk import without_bulk
-from ..kube.source import read_source
+from ..kube.source import read_source, without_bulk
 from ..scheduling.feasibility import (
     CLAIM_IN_USE,
     NO_VOLUME,

@@ -17,8 +17,8 @@ from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result, difference
 from ..bind.binding import VOLUME_TIMEOUT_SPEC, volume_timeout_of
 from ..kube.client import Guard, Kube
-from ..kube.common_sources import trim_node
 from ..kube.lease import alone
+from ..kube.source import trim_node
 from ..scheduling.plan import Placement, Plan, UnplacedPod
 from ..scheduling.scope import Scope
 from ..snapshot.pods import trim_pod

@@ -23,7 +23,7 @@ from ..bind.bind_time_check import OpenNode, nominated_pods
 from ..bind.binding import bind_all, guarded_but_failures
 from ..kube.client import Guard, Kube
 from ..kube.lease import LeaseLost, alone
-from ..kube.pod_bulk import without_bulk
+from ..kube.source import without_bulk
 from ..scheduling.budgets import Budgets
 from ..scheduling.nominated_pods import NominatedPod
 from ..scheduling.peers import pod_facts

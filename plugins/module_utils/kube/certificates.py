@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from ..base import whole_files
 from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
@@ -374,8 +375,5 @@ def _write_file(path: Path, content: bytes, context: Context) -> bool:
         return False
     if not context.check_mode:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.touch(mode=0o600)
-        partial.write_bytes(content)
-        partial.replace(path)
+        whole_files.replace(path, content)
     return True

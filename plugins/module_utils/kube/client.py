@@ -11,16 +11,69 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
+import functools
 import typing as t
+from dataclasses import dataclass
 
 from ..base.argspec import KUBERNETES
-from ..base.errors import ApiError
+from ..base.boundary import Finding
+from ..base.errors import ApiError, InvalidInput
 from ..base.json_types import MutableObject, Object
 from . import reading
 from .connection.pool import access_of, pool_of
-from .connection.transport import Guard, Query, Transport
-from .discovery import Discovery, Resource, UnknownKind
-from .lists import Page, Refuse, read_pages
+from .connection.transport import Guard, Query, Transport, parts_of
+
+# Objects of the first page of a list and of the longest one. In between, the size of the objects
+# so far decides, because the API server holds a page in memory as a whole.
+_FIRST_PAGE, _MAX_PAGE_LENGTH = 50, 500
+_PAGE_BYTES = 16 * 1024 * 1024
+
+Result = t.TypeVar("Result")
+Item = t.TypeVar("Item")
+Refuse = t.Callable[[Finding], None]
+
+
+@dataclass(frozen=True)
+class Page(t.Generic[Item]):
+    """Some items of a collection, and the resource version of its list."""
+
+    items: list[Item]
+    version: str
+
+
+# No CustomResourceDefinition can add to this group.
+_ADMISSION = "admissionregistration.k8s.io/"
+
+
+class UnknownKind(InvalidInput):
+    """The cluster does not serve the kind, perhaps not yet."""
+
+    def __init__(self, api_version: str, kind: str, host: str) -> None:
+        remedy = (
+            "install its CustomResourceDefinition first (the wattwise.kube.crds role installs ours)"
+        )
+        if api_version.startswith(_ADMISSION):
+            remedy = "its Kubernetes is older than this API, or has switched it off"
+        super().__init__(f"The cluster at {host} serves no {kind} of {api_version}; {remedy}")
+
+
+class Resource(t.NamedTuple):
+    """Address of a kind; ``root`` is ``/api/v1`` or ``/apis/<group>/<version>``."""
+
+    root: str
+    plural: str
+    namespaced: bool
+
+    def collection(self, namespace: str | None = None) -> str:
+        """Path of all objects, or of those in one namespace."""
+        if self.namespaced and namespace:
+            return f"{self.root}/namespaces/{namespace}/{self.plural}"
+        return f"{self.root}/{self.plural}"
+
+    def path(self, name: str, namespace: str | None = None) -> str:
+        """Path of one object."""
+        return f"{self.collection(namespace)}/{name}"
+
 
 __all__ = [
     "APPLY_CONTENT_TYPE",
@@ -40,8 +93,21 @@ KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
 APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
 MERGE_CONTENT_TYPE = "application/merge-patch+json"
 
-Result = t.TypeVar("Result")
-Item = t.TypeVar("Item")
+
+def _page(
+    transport: Transport,
+    path: str,
+    query: Query,
+    trim: t.Callable[[MutableObject], Item],
+    item_type: MutableObject,
+) -> tuple[reading.Listed, list[Item], list[Finding]]:
+    items: list[Item] = []
+    findings: list[Finding] = []
+    with transport.opened("GET", path, query) as response:
+        listed = reading.read_list(
+            parts_of(response), lambda item: items.append(trim(item)), findings.append, item_type
+        )
+    return listed, items, findings
 
 
 def _whole(item: MutableObject) -> MutableObject:
@@ -51,15 +117,10 @@ def _whole(item: MutableObject) -> MutableObject:
 class Kube(Transport):
     """Client of one API server: its objects, lists and kinds. Thread-safe."""
 
-    def __init__(
-        self,
-        pool: t.Any,
-        host: str,
-        headers: t.Callable[[], t.Sequence[tuple[str, str]]],
-        **options: t.Any,
-    ) -> None:
-        super().__init__(pool, host, headers, **options)
-        self._discovery = Discovery()
+    def __init__(self, *arguments: t.Any, **options: t.Any) -> None:
+        """The arguments of Transport."""
+        super().__init__(*arguments, **options)
+        self._resources: dict[tuple[str, str], Resource] = {}
 
     @classmethod
     def connect(cls, parameters: Object, **options: t.Any) -> Kube:
@@ -107,6 +168,25 @@ class Kube(Transport):
     ) -> MutableObject:
         """Send one request and return the decoded answer. Raises ApiError."""
         return self.send(method, path, body, content_type, query).body
+
+    def patch_same(
+        self,
+        path: str,
+        body: Object,
+        content_type: str = MERGE_CONTENT_TYPE,
+        query: Query | None = None,
+    ) -> bool:
+        """Patch the object of the uid or version in the body; False if that one is gone.
+
+        Raises ApiError.
+        """
+        try:
+            self.request("PATCH", path, body, content_type, query)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            return False
+        return True
 
     def events(self, path: str, query: Query, timeout: float) -> t.Iterator[t.Any]:
         """The events of a watch as they arrive, an Unusable for some. Raises ApiError.
@@ -159,11 +239,47 @@ class Kube(Transport):
         refuse: Refuse | None = None,
     ) -> t.Iterator[Page[Item]]:
         """The pages of a collection, like ``list``. May raise ApiError midway, including 410."""
-        return read_pages(self, path, query, trim, refuse)
+        asked: dict[str, str | int] = dict(query or {})
+        limit, number, size = _FIRST_PAGE, 0, 0
+        item_type: MutableObject = {}
+        while True:
+            asked["limit"] = limit
+            once = functools.partial(_page, self, path, asked, trim, item_type)
+            listed, items, findings = self.repeated("GET", once)
+            if listed.untyped and listed.item_type and not item_type:
+                # It says the kind of its items after them, and they do not say it.
+                item_type = listed.item_type
+                continue
+            for finding in findings:
+                if refuse is None:
+                    raise ApiError(
+                        f"The list {path} of {self.host} has an unusable item: {finding}"
+                    )
+                refuse(finding)
+            yield Page(items, listed.text("resourceVersion"))
+            token = listed.text("continue")
+            if not token:
+                return
+            asked["continue"] = token
+            item_type = listed.item_type
+            number, size = number + max(1, listed.number), size + listed.size
+            # Sudden growth would ask for much where small objects are followed by large ones.
+            fitting = _PAGE_BYTES * number // max(1, size)
+            limit = max(1, min(_MAX_PAGE_LENGTH, 10 * limit, fitting))
 
     def resource(self, api_version: str, kind: str) -> Resource:
-        """Address of a kind. Raises UnknownKind if the cluster does not serve it."""
-        return self._discovery.resource(self, api_version, kind)
+        """Address of a kind; each group is read once. Raises UnknownKind for one not served."""
+        found = self._resources.get((api_version, kind))
+        if found is None:
+            root = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
+            for entry in (self.find(root) or {}).get("resources", []):
+                if "/" not in entry["name"]:
+                    address = Resource(root, entry["name"], entry["namespaced"])
+                    self._resources[(api_version, entry["kind"])] = address
+            found = self._resources.get((api_version, kind))
+        if found is None:
+            raise UnknownKind(api_version, kind, self.host)
+        return found
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Whether the cluster serves a kind."""
@@ -175,7 +291,7 @@ class Kube(Transport):
 
     def forget_resources(self) -> None:
         """Drop the discovery cache, because a CRD was added."""
-        self._discovery.forget()
+        self._resources.clear()
 
     def read_secret(self, namespace: str, name: str) -> tuple[dict[str, str], str] | None:
         """Decoded data and resource version of a Secret, or None if it does not exist."""

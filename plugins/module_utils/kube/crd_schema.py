@@ -16,22 +16,9 @@ from ..base.libraries import fastjsonschema
 from .client import Kube
 
 _KEPT = (
-    "type",
-    "required",
-    "enum",
-    "pattern",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minProperties",
-    "maxProperties",
-    "uniqueItems",
+    *("type", "required", "enum", "pattern", "minLength", "maxLength", "minItems", "maxItems"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minProperties", "maxProperties", "uniqueItems"),
 )
 _METADATA: MutableObject = {"type": "object"}
 
@@ -46,10 +33,9 @@ def json_schema(structural: Object, is_root: bool = True) -> MutableObject:
     if structural.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
     schema: MutableObject = {key: structural[key] for key in _KEPT if key in structural}
-    if isinstance(schema.get("exclusiveMinimum"), bool):
-        schema["exclusiveMinimum"] = schema.pop("minimum")
-    if isinstance(schema.get("exclusiveMaximum"), bool):
-        schema["exclusiveMaximum"] = schema.pop("maximum")
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(exclusive), bool):
+            schema[exclusive] = schema.pop(limit)
     if "items" in structural:
         schema["items"] = json_schema(structural["items"], is_root=False)
     _add_members(schema, structural, is_root)

@@ -10,18 +10,16 @@ updates its text and count.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import re
-import typing as t
 from dataclasses import dataclass
 
 from ..base.context import Context
 from ..base.errors import ApiError, InvalidInput
 from ..base.json_types import MutableObject
 from ..base.units import format_time, parse_time
-from .client import MERGE_CONTENT_TYPE, Kube
+from .client import Kube
 
 # Limit of notes in the API.
 _MAX_NOTE_LENGTH = 1024
@@ -52,11 +50,13 @@ def tell_once(kube: Kube, context: Context, obj: MutableObject, note: str, event
     if context.check_mode:
         return
     metadata = obj["metadata"]
+    # Equal for sentences that differ only in numbers and in the order of parts.
+    said = " ".join([event.reason, *sorted(set(_WORD.findall(note)))])
     body = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "name": _name(metadata, _said(event, note)),
+            "name": _name(metadata, said),
             "namespace": metadata["namespace"],
         },
         "eventTime": context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -69,11 +69,7 @@ def tell_once(kube: Kube, context: Context, obj: MutableObject, note: str, event
         "regarding": _reference(obj),
     }
     path = f"/apis/events.k8s.io/v1/namespaces/{metadata['namespace']}/events"
-    try:
-        kube.request("POST", path, body)
-    except ApiError as error:
-        if error.status != 409:  # an earlier run wrote it
-            raise
+    _create(kube, path, body, (409,))  # an earlier run wrote it
 
 
 def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, event: Event) -> bool:
@@ -97,8 +93,7 @@ def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, even
     }
     if found is not None:
         version = {"resourceVersion": found["metadata"].get("resourceVersion")}
-        with _written_meanwhile():
-            kube.request("PATCH", path, {"metadata": version, **moving}, MERGE_CONTENT_TYPE)
+        kube.patch_same(path, {"metadata": version, **moving})
         return True
     body = {
         "apiVersion": "v1",
@@ -113,24 +108,17 @@ def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, even
         "firstTimestamp": format_time(now),
         **moving,
     }
-    with _written_meanwhile():
-        kube.request("POST", collection, body)
+    _create(kube, collection, body, (404, 409))  # another client wrote it since
     return True
 
 
-@contextlib.contextmanager
-def _written_meanwhile() -> t.Iterator[None]:
-    """Another client wrote the Event, or it expired, since it was read."""
+def _create(kube: Kube, path: str, body: MutableObject, accepted: tuple[int, ...]) -> None:
+    """Create an Event; an error with an accepted status is none. Raises ApiError."""
     try:
-        yield
+        kube.request("POST", path, body)
     except ApiError as error:
-        if error.status not in (404, 409):
+        if error.status not in accepted:
             raise
-
-
-def _said(event: Event, note: str) -> str:
-    """A key that is equal for sentences that differ only in numbers and in the order of parts."""
-    return " ".join([event.reason, *sorted(set(_WORD.findall(note)))])
 
 
 def _name(metadata: MutableObject, key: str) -> str:
@@ -161,3 +149,45 @@ def _is_young(found: MutableObject, now: datetime.datetime) -> bool:
     except InvalidInput:
         return False
     return 0 <= (now - moment).total_seconds() < QUIET_SECONDS
+
+
+_STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition of a pod in the terms of the API; ``status`` is True or False as text."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def stored_condition(pod: MutableObject, condition_type: str) -> MutableObject:
+    """The condition in the pod's status; empty if there is none."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return next((item for item in conditions if item.get("type") == condition_type), {})
+
+
+def tell(
+    kube: Kube, context: Context, pod: MutableObject, condition: Condition, event: Event
+) -> frozenset[str]:
+    """Write event and condition unless the pod already has the condition.
+
+    Returns the changed fields of the condition; none if the pod was deleted or replaced meanwhile.
+    Raises ApiError.
+    """
+    stored = stored_condition(pod, condition.type)
+    wanted = dict(vars(condition))
+    changed = frozenset(key for key, value in wanted.items() if stored.get(key) != value)
+    if not changed or context.check_mode:
+        return changed
+    if "status" in changed:
+        wanted["lastTransitionTime"] = format_time(context.now())
+    # The event is first, because the condition keeps the next run from repeating it.
+    tell_once(kube, context, pod, condition.message, event)
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+    body = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [wanted]}}
+    return changed if kube.patch_same(path, body, _STRATEGIC_MERGE) else frozenset()

@@ -333,39 +333,20 @@ class _Skim:
         outside = "".join(texts[self._is_text :: 2])
         brackets = _OTHERS.sub("", outside)
         depths = [*itertools.accumulate(map(_STEPS.__getitem__, brackets), initial=self._depth)]
+        end = len(piece)
         if brackets and min(depths[1:]) <= 0:
-            return self._feed_last(texts)
+            self.is_over = True
+            depths = depths[: depths.index(0, 1) + 1]
+            brackets = brackets[: len(depths) - 1]
+            inside = slice(1 - self._is_text, None, 2)
+            texts[inside] = ["_" * len(text) for text in texts[inside]]
+            masked = '"'.join(texts)
+            end = [found.end() for found in _BRACKET.finditer(masked)][len(brackets) - 1]
+            outside = masked[:end]
         self._members += outside.count(",") + brackets.count("{") + brackets.count("[")
         self._depth, self._deepest = depths[-1], max(self._deepest, *depths)
         self._is_text ^= len(texts) % 2 == 0
-        return len(piece)
-
-    def _feed_last(self, texts: list[str]) -> int:
-        at = 0
-        for number, text in enumerate(texts):
-            if number:
-                self._is_text = not self._is_text
-                at += 1
-            if not self._is_text:
-                end = self._count(text)
-                if end is not None:
-                    self.is_over = True
-                    return at + end
-            at += len(text)
-        return at
-
-    def _count(self, text: str) -> int | None:
-        self._members += text.count(",")
-        for found in _BRACKET.finditer(text):
-            if found.group() in "{[":
-                self._members += 1
-                self._depth += 1
-                self._deepest = max(self._deepest, self._depth)
-            else:
-                self._depth -= 1
-                if self._depth == 0:
-                    return found.end()
-        return None
+        return end
 
     def problem(self) -> str:
         """The limit that the value exceeds; empty if there is none."""

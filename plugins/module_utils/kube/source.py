@@ -111,3 +111,75 @@ def _metadata(obj: MutableObject) -> MutableObject:
 def trim_custom(obj: MutableObject) -> MutableObject:
     """A custom resource with its status."""
     return identified(obj, **selected_fields(obj, "spec", "status"))
+
+
+def trim_node(node: MutableObject) -> MutableObject:
+    """Labels, taints, addresses, resources, identity and readiness of a Node."""
+    status = node.get("status", {})
+    ready = [item for item in status.get("conditions") or [] if item.get("type") == "Ready"]
+    return identified(
+        node,
+        spec=selected_fields(node.get("spec", {}), "taints", "unschedulable", "providerID"),
+        status={
+            **selected_fields(status, "addresses", "capacity", "allocatable"),
+            "conditions": ready,
+            "nodeInfo": selected_fields(
+                status.get("nodeInfo", {}), "architecture", "operatingSystem", "systemUUID"
+            ),
+        },
+    )
+
+
+def trim_controller(deployment: MutableObject) -> MutableObject:
+    """Images of the Deployment of a controller."""
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    return identified(deployment, images=[container.get("image", "") for container in containers])
+
+
+NODES = Source(("/api/v1/nodes",), trim_node, {}, optional=False)
+# Label of kubebuilder's scaffolding, which finds wao-core and rmd-operator.
+CONTROLLERS = Source(
+    ("/apis/apps/v1/deployments",),
+    trim_controller,
+    {"labelSelector": "control-plane=controller-manager"},
+    optional=False,
+)
+
+
+def images_of(controllers: t.Iterable[MutableObject]) -> list[str]:
+    """Images of controllers."""
+    return sorted({image for obj in controllers for image in obj["images"]})
+
+
+def images_with(images: t.Sequence[str], part: str) -> str:
+    """The images with this text in their name; empty if there is none."""
+    return ", ".join(image for image in images if part in image)
+
+
+_OF_CONTAINER = ("args", "command", "env", "envFrom", "lifecycle")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_PARTS = ("containers", "initContainers", "ephemeralContainers")
+
+
+def without_bulk(pod: MutableObject) -> MutableObject:
+    """The pod without managed fields, environments, commands and probes, of which it may be made.
+
+    A pod of another shape stays as it is, for its reader to refuse.
+    """
+    spec, metadata = pod.get("spec"), pod.get("metadata")
+    if not isinstance(spec, dict) or not isinstance(metadata, dict):
+        return pod
+    parts = {name: _slim(spec[name]) for name in _PARTS if name in spec}
+    kept = {name: one for name, one in metadata.items() if name != "managedFields"}
+    return {**pod, "metadata": kept, "spec": {**spec, **parts}}
+
+
+def _slim(containers: t.Any) -> t.Any:
+    if not isinstance(containers, list):
+        return containers
+    return [
+        {name: value for name, value in one.items() if name not in (*_OF_CONTAINER, *_PROBES)}
+        if isinstance(one, dict)
+        else one
+        for one in containers
+    ]

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from ..base.context import Context
 from ..base.json_types import MutableObject
 from .client import Kube
-from .events import Event
-from .pod_condition import Condition, stored_condition, tell
+from .events import Condition, Event, stored_condition, tell
 
 _REPORTER = "wattwise.github.io/placement"
 

@@ -200,8 +200,7 @@ class Collection(t.Generic[View]):
 
     def _pause_seconds(self) -> float:
         """The pause: none after success, growing and randomised after failures."""
-        is_refused = self._trouble is not None and self._trouble.status in _REFUSED
-        if is_refused and not self._is_starting:
+        if self.is_refused and not self._is_starting:
             return _REFUSED_PAUSE_SECONDS
         if not self._failures:
             return 0.0

@@ -21,10 +21,18 @@ from ..base.whole_files import make_folder
 from ..kube.apply.live import LiveObjects
 from ..kube.apply.steps import Applying
 from ..kube.client import Kube
-from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
 from ..kube.resource.conditions import Failure
 from ..kube.resource.run import Report, ResourceKind, Run, Work
-from ..kube.source import NOTHING, Parts, Source, read_source
+from ..kube.source import (
+    CONTROLLERS,
+    NODES,
+    NOTHING,
+    Parts,
+    Source,
+    images_of,
+    images_with,
+    read_source,
+)
 from .nodeconfig import (
     API_VERSIONS,
     GROUPS,

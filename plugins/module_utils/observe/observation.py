@@ -14,11 +14,12 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.boundary import Finding, guarded, subject_of
+from ..base.boundary import Finding, guarded, read_each
 from ..base.context import Result
 from ..base.errors import TargetError, WattwiseError
 from ..base.fields.lenient import member
 from ..base.json_types import Object
+from ..base.metrics import Labels, Samples, check_labels, family
 from ..nodeconfig.freshness import youngest_value
 from ..nodeconfig.models import NodeModels
 from ..nodeconfig.readings import (
@@ -34,9 +35,7 @@ from ..nodeconfig.readings import (
 )
 from ..nodeconfig.targets import NodeTarget, Targets
 from ..rmd.manifests import told_caches
-from . import textfile
-from .merged_node import MergedNode
-from .status import HEARTBEAT_SECONDS, status_of
+from .status import HEARTBEAT_SECONDS, MergedNode, status_of
 
 OPTIONS: t.Mapping[str, t.Any] = {
     "max_age": {"type": "float", "default": 300.0},
@@ -123,9 +122,20 @@ class Observation:
             )
 
     def metrics(self, labels: t.Mapping[str, str], rmd_node_states: t.Sequence[t.Any] = ()) -> str:
-        """The readings for Prometheus. Raises InvalidInput for invalid labels."""
-        ways = list(_cache_ways(rmd_node_states))
-        return textfile.render(self.nodes.values(), self.time, labels, ways)
+        """The readings for Prometheus; ``labels`` are added to every sample.
+
+        Metrics of cache ways need ``rmd_node_states``. Raises InvalidInput for invalid labels.
+        """
+        check_labels(labels)
+        nodes = list(self.nodes.values())
+        text, moment = "Unix time at which the nodes were read.", self.time.timestamp()
+        families = (
+            *_quantities(nodes),
+            *_freshness(nodes, self.time),
+            *_caches(rmd_node_states),
+            ("wattwise_observation_timestamp_seconds", text, [({}, moment)]),
+        )
+        return "".join(family(*each, labels) for each in families)
 
 
 def merge(
@@ -305,27 +315,6 @@ def _statuses(
     return statuses
 
 
-def _cache_ways(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[textfile.CacheWays]:
-    """Guaranteed ways in the RmdNodeStates."""
-    for state in rmd_node_states:
-        ways = guarded(subject_of(state, "RmdNodeState"), functools.partial(_ways_of, state))
-        yield from () if isinstance(ways, Finding) else ways
-
-
-def _ways_of(state: Object) -> list[textfile.CacheWays]:
-    return [
-        textfile.CacheWays(
-            str(state["spec"]["node"]),
-            str(cache["cacheId"]),
-            int(pool["freeWays"]),
-            int(pool["longestFreeRun"]),
-        )
-        for cache in told_caches(state)
-        for pool in [cache.get("guaranteed")]
-        if pool
-    ]
-
-
 def _details(nodes: Nodes, polls: Polls) -> dict[str, dict[str, Object]]:
     """Sensors and authentication by node, from the polls of BMCs, in order."""
     details: dict[str, dict[str, Object]] = {}
@@ -337,3 +326,66 @@ def _details(nodes: Nodes, polls: Polls) -> dict[str, dict[str, Object]]:
             for name, entry in _known(nodes, by_name):
                 details.setdefault(name, {})[part] = entry
     return details
+
+
+_GAUGES = {
+    "inlet_celsius": ("inlet_temp_celsius", "Inlet air temperature of a node."),
+    "delta_p_pascal": ("delta_p_pascal", "Differential pressure across a node's rack."),
+    "power_watts": ("node_power_watts", "Power that a whole node draws."),
+}
+
+
+def _quantities(readings: t.Sequence[MergedNode]) -> t.Iterator[tuple[str, str, Samples]]:
+    for quantity, (name, text) in _GAUGES.items():
+        samples = [
+            ({"node": reading.node}, reading.values[quantity].value)
+            for reading in readings
+            if quantity in reading.values
+        ]
+        yield name, text, samples
+
+
+def _freshness(
+    readings: t.Sequence[MergedNode], now: datetime.datetime
+) -> t.Iterator[tuple[str, str, Samples]]:
+    ages = [
+        ({"node": reading.node, "quantity": _GAUGES[quantity][0]}, max(0.0, value.age_seconds(now)))
+        for reading in readings
+        for quantity, value in reading.values.items()
+    ]
+    yield "wattwise_reading_age_seconds", "Age of a node's reading.", ages
+    failing = [
+        ({"node": reading.node, "endpoint": endpoint, "reason": reason}, 1.0)
+        for reading in readings
+        for endpoint, reason in sorted(reading.failing)
+    ]
+    text = "1 for each reason for which a node's BMC or pressure server gave no reading."
+    yield "wattwise_endpoint_failing", text, failing
+    fresh = [({"node": reading.node}, float(reading.is_fresh)) for reading in readings]
+    text = "1 for a node whose temperature and pressure were both read just now, else 0."
+    yield "wattwise_node_read", text, fresh
+
+
+def _caches(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[tuple[str, str, Samples]]:
+    """Free guaranteed ways of each cache: their number and the longest run."""
+    states = read_each(rmd_node_states, "RmdNodeState", _ways_of, [])
+    found = [each for _state, ways in states for each in ways]
+    if found:
+        free = [(own, float(count)) for own, count, _run in found]
+        yield "wattwise_cache_free_ways", "Free guaranteed ways of a cache.", free
+        longest = [(own, float(run)) for own, _count, run in found]
+        text = "Free guaranteed ways of a cache side by side, the most that one workload gets."
+        yield "wattwise_cache_longest_free_run_ways", text, longest
+
+
+def _ways_of(state: Object) -> list[tuple[Labels, int, int]]:
+    return [
+        (
+            {"node": str(state["spec"]["node"]), "cache": str(cache["cacheId"])},
+            int(pool["freeWays"]),
+            int(pool["longestFreeRun"]),
+        )
+        for cache in told_caches(state)
+        for pool in [cache.get("guaranteed")]
+        if pool
+    ]

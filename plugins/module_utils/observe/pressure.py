@@ -137,13 +137,10 @@ def read(
 
 def _url(target: PollTarget) -> tuple[t.Any, ...]:
     """Key of the request; endpoints with equal keys share it."""
-    shared = (target.endpoint, target.named, tuple(map(str, _tls(target))))
+    tls = (target.tls.get(name) for name in ("validate_certs", "ca_path", "tls_fingerprint"))
+    shared = (target.endpoint, target.named, tuple(map(str, tls)))
     alone = target.kind != KIND or target.problem is not None
     return (*shared, target.name if alone else _path(target.name, target.extra))
-
-
-def _tls(target: PollTarget) -> t.Iterator[t.Any]:
-    return (target.tls.get(name) for name in ("validate_certs", "ca_path", "tls_fingerprint"))
 
 
 def _path(name: str, extra: t.Mapping[str, t.Any]) -> str:

@@ -10,16 +10,16 @@ import math
 import re
 import typing as t
 import zlib
+from dataclasses import dataclass, field
 
-from ..base.errors import InvalidInput
+from ..base.errors import InvalidInput, TargetError
 from ..base.fields.lenient import count, member, number
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.resource.conditions import Condition, are_stored, condition
 from ..nodeconfig.freshness import IN_STATUS
-from ..nodeconfig.readings import NOTABLE
+from ..nodeconfig.readings import FRESH_SOURCES, NOTABLE, Reading, Value
 from ..nodeconfig.targets import NodeTarget
-from .merged_node import MergedNode
 
 # Limits of the CRD of NodeConfigs; a longer text would make the whole status invalid.
 _MAX_URI_LENGTH = 2048
@@ -34,6 +34,45 @@ _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 _NOTABLE_SHARE = {"power_watts": 0.02}
 # … or if the stored one has this age, for some nodes down to half of it.
 HEARTBEAT_SECONDS = 300.0
+
+
+@dataclass
+class MergedNode:
+    """Values and failures of one node, while they are merged.
+
+    ``needed`` are the quantities with a source in the NodeConfig. Without a power model, the power
+    draw of a BMC suffices in place of its inlet temperature. ``failing`` are pairs of endpoint
+    (``bmc`` or ``pressure``) and reason.
+    """
+
+    node: str
+    needed: frozenset[str] = frozenset({"inlet_celsius"})
+    has_power_model: bool = True
+    system: Object = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    errors: list[TargetError] = field(default_factory=list)
+    failing: set[tuple[str, str]] = field(default_factory=set)
+
+    def fail(self, endpoint: str, error: TargetError) -> None:
+        self.errors.append(error)
+        self.failing.add((endpoint, error.reason))
+
+    @property
+    def fresh(self) -> set[str]:
+        """The quantities with fresh readings."""
+        return {name for name, value in self.values.items() if value.source in FRESH_SOURCES}
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether all configured quantities have fresh readings."""
+        fresh = self.fresh
+        if "power_watts" in fresh and not self.has_power_model:
+            fresh.add("inlet_celsius")
+        return self.needed <= fresh
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.values, self.system)
 
 
 def status_of(

@@ -5,144 +5,45 @@
 
 from __future__ import annotations
 
-import typing as t
-
-# Group of options → name of an option → name in the spec.
-FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
-    "bind": {
-        "mark_unplaced": "markUnplaced",
-        "volume_timeout": "volumeTimeoutSeconds",
-    },
-    "daemons": {
-        "timeout": "timeoutSeconds",
-        "concurrency": "concurrency",
-        "allow_plain_http": "allowPlainHttp",
-        "validate_certs": "validateCerts",
-        "tls_fingerprint": "tlsFingerprints",
-        "tls_server_name": "serverName",
-        "wire": "wire",
-        "min_success": "minSuccess",
-    },
-    "devices": {
-        "api_group": "apiGroup",
-        "gate": "gate",
-        "strategy": "strategy",
-        "time_limit": "timeLimitSeconds",
-        "seed": "seed",
-    },
-    "limits": {
-        "fleet_watts": "fleetWatts",
-        "rack_watts": "rackWatts",
-        "node_watts": "nodeWatts",
-        "inlet_celsius": "inletCelsius",
-        "cap": "cap",
-        "evict": "evict",
-        "max_evictions": "maxEvictions",
-    },
-    "merge": {
-        "min_success": "minSuccess",
-        "max_age": "maxAgeSeconds",
-        "samples_max_age": "samplesMaxAgeSeconds",
-    },
-    "meter": {
-        "source": "source",
-        "url": "url",
-        "labels": "labels",
-        "targets": "targets",
-        "namespace": "namespace",
-        "selector": "selector",
-        "scheme": "scheme",
-        "port": "port",
-        "validate_certs": "validateCerts",
-        "ca_path": "caPath",
-        "tls_fingerprint": "tlsFingerprints",
-        "tls_server_name": "tlsServerName",
-        "energy_period_seconds": "energyPeriodSeconds",
-    },
-    "place": {
-        "scheduler_name": "schedulerName",
-        "strategy": "strategy",
-        "compare": "compare",
-        "time_limit": "timeLimitSeconds",
-        "seed": "seed",
-        "usage_source": "usageSource",
-        "pod_usage_assumption": "podUsageAssumption",
-        "unpriced": "unpriced",
-        "preference_watts": "preferenceWatts",
-        "device_power": "devicePower",
-        "allow_power_off": "allowPowerOff",
-        "standby_watts": "standbyWatts",
-        "rebalance": "rebalance",
-        "min_gain_watts": "minGainWatts",
-        "max_moves": "maxMoves",
-    },
-    "predict": {
-        "learn": "learnCurves",
-        "published": "publishedCurves",
-        "type_label": "typeLabel",
-        "cpu_usage_format": "cpuUsageFormat",
-        "model_origins": "modelOrigins",
-        "allow_plain_http": "allowPlainHttp",
-        "timeout": "timeoutSeconds",
-        "concurrency": "concurrency",
-        "batch_rows": "batchRows",
-        "min_success": "minSuccess",
-        "keep_seconds": "keepPredictionsSeconds",
-        "validate_certs": "validateCerts",
-        "ca_path": "caPath",
-        "tls_fingerprint": "tlsFingerprints",
-    },
-    "prices": {
-        "url": "url",
-        "query": "query",
-        "unit": "unit",
-        "surcharge": "surcharge",
-        "max_age": "maxAgeSeconds",
-        "keep_seconds": "keepSeconds",
-        "defer_pods": "deferPods",
-        "margin_seconds": "marginSeconds",
-        "validate_certs": "validateCerts",
-        "ca_path": "caPath",
-        "tls_fingerprint": "tlsFingerprints",
-    },
-    "read": {
-        "gather": "gather",
-        "allow_plain_http": "allowPlainHttp",
-        "timeout": "timeoutSeconds",
-        "concurrency": "concurrency",
-        "validate_certs": "validateCerts",
-        "ca_path": "caPath",
-        "tls_fingerprint": "tlsFingerprints",
-    },
-    "rmd": {
-        "pod_selector": "podSelector",
-        "namespace": "namespace",
-        "require_capacity": "requireCapacity",
-    },
-    "sleep": {
-        "mode": "mode",
-        "select": "nodeSelector",
-        "max_cycles_a_day": "maxCyclesADay",
-        "reserve_quantile": "reserveQuantile",
-        "largest_quantile": "largestQuantile",
-        "reserve_share": "reserveShare",
-        "horizon_seconds": "horizonSeconds",
-        "wear_joules": "wearJoules",
-        "max_share": "maxShare",
-        "min_awake_seconds": "minAwakeSeconds",
-        "min_awake": "minAwake",
-        "min_awake_by_zone": "minAwakeByZone",
-        "min_awake_by_rack": "minAwakeByRack",
-        "urgent_seconds": "urgentSeconds",
-        "boot_seconds": "bootSeconds",
-        "boot_watts": "bootWatts",
-        "shutdown_seconds": "shutdownSeconds",
-        "shutdown_watts": "shutdownWatts",
-        "standby_watts": "standbyWatts",
-        "drain_timeout": "drainTimeoutSeconds",
-        "shutdown_timeout": "shutdownTimeoutSeconds",
-        "boot_timeout": "bootTimeoutSeconds",
-        "max_attempts": "maxAttempts",
-        "max_readings_age": "maxReadingsAgeSeconds",
-    },
+# Options by group. The name in the spec follows a colon if it is another one than in camel case.
+FIELDS: dict[str, str] = {
+    "bind": "mark_unplaced volume_timeout:volumeTimeoutSeconds",
+    "daemons": (
+        "timeout:timeoutSeconds concurrency allow_plain_http validate_certs "
+        "tls_fingerprint:tlsFingerprints tls_server_name:serverName wire min_success"
+    ),
+    "devices": "api_group gate strategy time_limit:timeLimitSeconds seed",
+    "limits": "fleet_watts rack_watts node_watts inlet_celsius cap evict max_evictions",
+    "merge": "min_success max_age:maxAgeSeconds samples_max_age:samplesMaxAgeSeconds",
+    "meter": (
+        "source url labels targets namespace selector scheme port validate_certs ca_path "
+        "tls_fingerprint:tlsFingerprints tls_server_name energy_period_seconds"
+    ),
+    "place": (
+        "scheduler_name strategy compare time_limit:timeLimitSeconds seed usage_source "
+        "pod_usage_assumption unpriced preference_watts device_power allow_power_off standby_watts "
+        "rebalance min_gain_watts max_moves"
+    ),
+    "predict": (
+        "learn:learnCurves published:publishedCurves type_label cpu_usage_format model_origins "
+        "allow_plain_http timeout:timeoutSeconds concurrency batch_rows min_success "
+        "keep_seconds:keepPredictionsSeconds validate_certs ca_path "
+        "tls_fingerprint:tlsFingerprints"
+    ),
+    "prices": (
+        "url query unit surcharge max_age:maxAgeSeconds keep_seconds defer_pods margin_seconds "
+        "validate_certs ca_path tls_fingerprint:tlsFingerprints"
+    ),
+    "read": (
+        "gather allow_plain_http timeout:timeoutSeconds concurrency validate_certs ca_path "
+        "tls_fingerprint:tlsFingerprints"
+    ),
+    "rmd": "pod_selector namespace require_capacity",
+    "sleep": (
+        "mode select:nodeSelector max_cycles_a_day reserve_quantile largest_quantile reserve_share "
+        "horizon_seconds wear_joules max_share min_awake_seconds min_awake min_awake_by_zone "
+        "min_awake_by_rack urgent_seconds boot_seconds boot_watts shutdown_seconds shutdown_watts "
+        "standby_watts drain_timeout:drainTimeoutSeconds shutdown_timeout:shutdownTimeoutSeconds "
+        "boot_timeout:bootTimeoutSeconds max_attempts max_readings_age:maxReadingsAgeSeconds"
+    ),
 }

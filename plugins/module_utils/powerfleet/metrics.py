@@ -61,7 +61,7 @@ def render(
 ) -> str:
     """The metrics of one run; ``succeeded_at`` is the begin of the last run without a failure."""
     families = [*_of_fleet(fleet), *_of_run(outcome, succeeded_at), *_of_plan(outcome)]
-    families += _of_domains(outcome.summary.get("limiting") or {})
+    families += _of_limits((outcome.summary.get("limiting") or {}).get("domains") or ())
     return _rendered(fleet, [*families, *_of_sleep(outcome.summary.get("sleep") or {})])
 
 
@@ -80,21 +80,27 @@ def saved_watts(plan: Plan | None) -> dict[str, float]:
 def _rendered(fleet: PowerFleet, families: t.Iterable[Family]) -> str:
     labels = {"power_fleet": fleet.key}
     return "".join(
-        prometheus.family(f"wattwise_power_fleet_{name}", text, samples, labels, _kind(name))
+        prometheus.family(
+            f"wattwise_power_fleet_{name}",
+            text,
+            samples,
+            labels,
+            "counter" if name.endswith("_total") else "gauge",
+        )
         for name, text, samples in families
         if samples
     )
 
 
-def _kind(name: str) -> str:
-    return "counter" if name.endswith("_total") else "gauge"
+def _single(value: float) -> Samples:
+    return [({}, float(value))]
 
 
 def _of_fleet(fleet: PowerFleet) -> list[Family]:
     suspended = float(fleet.is_suspended)
     return [
-        ("suspended", "Whether the fleet is suspended.", [({}, suspended)]),
-        ("interval_seconds", "Interval of the runs.", [({}, fleet.interval_seconds)]),
+        ("suspended", "Whether the fleet is suspended.", _single(suspended)),
+        ("interval_seconds", "Interval of the runs.", _single(fleet.interval_seconds)),
     ]
 
 
@@ -104,12 +110,12 @@ def _of_run(outcome: Outcome, succeeded_at: datetime.datetime | None) -> list[Fa
         ({"step": step["name"]}, float(step.get("failure") is not None)) for step in outcome.steps
     ]
     began, failed = outcome.began.timestamp(), float(outcome.failure is not None)
-    succeeded: Samples = [] if succeeded_at is None else [({}, succeeded_at.timestamp())]
+    succeeded: Samples = [] if succeeded_at is None else _single(succeeded_at.timestamp())
     return [
-        ("last_run_timestamp_seconds", "When the last run of the fleet began.", [({}, began)]),
+        ("last_run_timestamp_seconds", "When the last run of the fleet began.", _single(began)),
         ("last_success_timestamp_seconds", "When the last run without failure began.", succeeded),
-        ("last_run_seconds", "Duration of the last run.", [({}, outcome.seconds)]),
-        ("last_run_failed", "Whether a step of the last run failed.", [({}, failed)]),
+        ("last_run_seconds", "Duration of the last run.", _single(outcome.seconds)),
+        ("last_run_failed", "Whether a step of the last run failed.", _single(failed)),
         ("step_seconds", "Duration of each step of the last run.", steps),
         ("step_failed", "Whether the step of the last run failed.", failures),
         ("nodes", "Nodes of the fleet, and what the last run had of them.", _nodes(outcome)),
@@ -118,68 +124,74 @@ def _of_run(outcome: Outcome, succeeded_at: datetime.datetime | None) -> list[Fa
 
 def _of_plan(outcome: Outcome) -> list[Family]:
     summary = outcome.summary
-    gap: Samples = [({}, float(summary["gap"]))] if "gap" in summary else []
+    gap: Samples = _single(summary["gap"]) if "gap" in summary else []
     saved = [({"against": name}, watts) for name, watts in outcome.saved_watts.items()]
     return [
         ("pods", "Waiting pods of the last run, and what became of them.", _pods(outcome)),
         ("watts", "Power draw of the last plan.", _watts(summary)),
         ("saved_watts", "Watts that the last plan saves against another strategy.", saved),
         ("gap_ratio", "Relative gap between the last plan and its lower bound.", gap),
-        *_of_limits(summary.get("limits") or ()),
+        *_of_domains(summary.get("limits") or (), _PLANNED_LIMITS),
     ]
 
 
-def _of_limits(limits: t.Iterable[Object]) -> list[Family]:
-    named = [({"kind": one["kind"], "domain": one["name"]}, one) for one in limits]
-    return [
-        (
-            "limit_watts",
-            "Limit of the power of a rack or of the fleet.",
-            [(labels, float(one["limit_watts"])) for labels, one in named],
-        ),
-        (
-            "limited_watts",
-            "Power draw of a rack or of the fleet with a limit, by the last plan.",
-            [(labels, float(one["watts_after"])) for labels, one in named],
-        ),
-    ]
+# Of a domain with a limit: name of the family, its text, and the member of the domain.
+_PLANNED_LIMITS = (
+    ("limit_watts", "Limit of the power of a rack or of the fleet.", "limit_watts"),
+    (
+        "limited_watts",
+        "Power draw of a rack or of the fleet with a limit, by the last plan.",
+        "watts_after",
+    ),
+)
+_MEASURED_WATTS = (
+    (
+        "limit_measured_watts",
+        "Measured power draw of a rack, of the fleet, or of a node above its limit.",
+        "watts",
+    ),
+)
+_INLETS = (
+    (
+        "limit_allowed_watts",
+        "Power that a rack above its inlet limit may still draw.",
+        "limit_watts",
+    ),
+    ("limit_celsius", "Inlet limit of a rack.", "limit_celsius"),
+    ("limit_measured_celsius", "Hottest inlet of a rack with an inlet limit.", "celsius"),
+)
+_REMEDIES = (
+    ("limit_capped_machines", "Machines with a cap for a limit.", "capped"),
+    ("limit_evicted_pods", "Pods that the last run evicted for a limit.", "evicted"),
+)
 
 
-def _of_domains(limiting: Object) -> list[Family]:
+def _of_limits(domains: t.Sequence[Object]) -> list[Family]:
     """Domains of limits, as the last run measured them."""
-    named = [
-        ({"kind": one["kind"], "domain": one["name"]}, one) for one in limiting.get("domains") or ()
+    inlets = [one for one in domains if one["kind"] == "inlet"]
+    others = [one for one in domains if one["kind"] != "inlet"]
+    return [
+        *_of_domains(others, _MEASURED_WATTS),
+        *_of_domains(inlets, _INLETS),
+        *_of_domains(domains, _REMEDIES),
     ]
-    families = (
-        (
-            "limit_measured_watts",
-            "Measured power draw of a rack, of the fleet, or of a node above its limit.",
-            "watts",
-        ),
-        ("limit_celsius", "Inlet limit of a rack.", "limit_celsius"),
-        ("limit_measured_celsius", "Hottest inlet of a rack with an inlet limit.", "celsius"),
-        ("limit_capped_machines", "Machines with a cap for a limit.", "capped"),
-        ("limit_evicted_pods", "Pods that the last run evicted for a limit.", "evicted"),
-    )
-    allowed = [(labels, one["limit_watts"]) for labels, one in named if one["kind"] == "inlet"]
+
+
+def _of_domains(
+    domains: t.Sequence[Object], families: t.Iterable[tuple[str, str, str]]
+) -> list[Family]:
+    labels = [{"kind": one["kind"], "domain": one["name"]} for one in domains]
     return [
         (
-            "limit_allowed_watts",
-            "Power that a rack above its inlet limit may still draw.",
-            [(labels, float(watts)) for labels, watts in allowed if watts is not None],
-        ),
-        *(
-            (
-                name,
-                text,
-                [
-                    (labels, float(one[key]))
-                    for labels, one in named
-                    if one.get(key) is not None and (key, one["kind"]) != ("watts", "inlet")
-                ],
-            )
-            for name, text, key in families
-        ),
+            name,
+            text,
+            [
+                (own, float(one[key]))
+                for own, one in zip(labels, domains)
+                if one.get(key) is not None
+            ],
+        )
+        for name, text, key in families
     ]
 
 
@@ -188,22 +200,20 @@ def _of_sleep(sleep: Object) -> list[Family]:
         return []
     phases = [({"phase": phase}, float(sleep[phase])) for phase in _PHASES]
     wakes = [({"outcome": name}, float(sleep[f"wakes_{name}"])) for name in ("in_time", "late")]
+    reserve = sleep["reserve"].get("cpu", 0.0) / 1000
     return [
         ("sleep_machines", "Machines of the fleet by phase of sleep.", phases),
-        (
-            "sleep_reserve_cores",
-            "CPUs that awake machines keep free.",
-            [({}, sleep["reserve"].get("cpu", 0.0) / 1000)],
-        ),
+        ("sleep_reserve_cores", "CPUs that awake machines keep free.", _single(reserve)),
         ("sleep_wakes_total", "Machines that were woken, in time or late.", wakes),
-        ("sleep_cycles_total", "Switches to off.", [({}, float(sleep["cycles"]))]),
-        ("sleep_saved_watts", "Power that sleep saves.", [({}, float(sleep["saved_watts"]))]),
-        (
-            "sleep_saved_joules_total",
-            "Energy that sleep saved.",
-            [({}, float(sleep["saved_joules"]))],
-        ),
+        *((name, text, _single(sleep[key])) for name, text, key in _SAVED),
     ]
+
+
+_SAVED = (
+    ("sleep_cycles_total", "Switches to off.", "cycles"),
+    ("sleep_saved_watts", "Power that sleep saves.", "saved_watts"),
+    ("sleep_saved_joules_total", "Energy that sleep saved.", "saved_joules"),
+)
 
 
 def _nodes(outcome: Outcome) -> Samples:

@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ..base.boundary import Finding, Subject, guarded, subject_of
+from ..base.boundary import Finding, Subject, guarded, read_each, subject_of
 from ..scheduling.feasibility import obstacle
 from ..scheduling.intake import Intake
 from ..scheduling.model import Constraints, Node
@@ -87,9 +87,8 @@ def divide(
         for key in selected_by[name][:1]:
             division.nodes[key].append(read_node(node.given, Occupancy(), _NO_LOADS, None))
     owners: dict[Key, str] = {}
-    for pod in pods:
-        found = guarded(subject_of(pod, "Pod"), functools.partial(division.fleet_of, pod))
-        if not isinstance(found, Finding) and found is not None:
+    for _pod, found in read_each(pods, "Pod", division.fleet_of, []):
+        if found is not None:
             owners.setdefault(*found)
     return Ownership(selected_by, owners)
 

@@ -18,6 +18,7 @@ from ..base import strict_json
 from ..base.fields.lenient import member, objects
 from ..base.json_types import MutableObject
 from ..kube.client import Query
+from ..kube.resource.conditions import has_condition
 from ..kube.watch import Change
 from ..nodeconfig.nodeconfig import API_VERSIONS
 from ..rmd.manifests import API_VERSION as RMD_API_VERSION
@@ -149,14 +150,10 @@ def _scheduler(fleet: PowerFleet) -> str:
 def view_node(node: MutableObject) -> NodeView:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     annotations = metadata.get("annotations") or {}
-    ready = any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in objects(status.get("conditions"))
-    )
     own = {name: text for name, text in annotations.items() if name.startswith(_OWN_DOMAIN)}
     return NodeView(
         labels=tuple(sorted((metadata.get("labels") or {}).items())),
-        is_open=ready and not spec.get("unschedulable"),
+        is_open=has_condition(node, "Ready") and not spec.get("unschedulable"),
         taints=_digest(spec.get("taints") or []),
         content=_digest([own, status.get("allocatable"), status.get("addresses")]),
     )

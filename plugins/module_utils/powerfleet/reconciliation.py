@@ -36,7 +36,7 @@ from ..rmd import reconciliation as rmd
 from ..scheduling.scope import Scope
 from ..sleep.cluster.record import is_held
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
-from . import metrics, ownership, period, settings, telling
+from . import metrics, ownership, resource, settings
 from .resource import ALL, RESOURCE_KIND, PowerFleet, fleets_of, parse, path_of
 from .status import (
     HEARTBEAT_SECONDS,
@@ -50,6 +50,7 @@ from .status import (
     suspended_status,
     unready_status,
 )
+from .telling import lost_machines, refused_workloads, tell_limits, tell_switched
 from .triggers import Memory, Trigger, trigger_of
 
 _CLIENT = ("ca_path", "client_cert", "client_key", "username", "password")
@@ -262,7 +263,7 @@ def _undo_all(
     found = waking.log.results.get("sleep", {})
     switched = found.get("transitions", ())
     run.applying.add({"changed": bool(switched)})
-    telling.tell_switched(run.reporter, fleet, switched)
+    tell_switched(run.reporter, fleet, switched)
     left = _left_by(found, division.nodes)
     summary = waking.log.summary
     parts = {"sleep": sleep_of(fleet, summary), "limits": limits_of(fleet, summary)}
@@ -329,10 +330,10 @@ def _made(parts: _Parts) -> t.Iterator[_Reached]:
         metrics.write(run.given["run_dir"], fleet, outcome, memory.succeeded_at)
     _warn_of_slow_run(run, fleet, outcome)
     if fleet.spec["sleep"]["mode"] != "dry_run":
-        telling.tell_switched(run.reporter, fleet, outcome.switched)
+        tell_switched(run.reporter, fleet, outcome.switched)
     status = status_of(fleet, outcome)
     if "limiting" in outcome.summary:
-        telling.tell_limits(run.reporter, fleet, status)
+        tell_limits(run.reporter, fleet, status)
     yield _Reached(
         status,
         _fields(parts, outcome),
@@ -369,15 +370,13 @@ def _report(
         reached = _Reached(unready, {"suspended": fleet.is_suspended})
     status, now = reached.status, run.context.now()
     is_told = is_due(status, fleet.status, reached.heartbeat_seconds, now)
-    is_ready = any(
-        (one["type"], one["status"]) == ("Ready", "True") for one in status.get("conditions", ())
-    )
+    is_ready = conditions.has_condition({"status": status}, "Ready")
     may_need = _needs_finalizer(fleet) and not (is_ending(run.resource) or fleet.is_suspended)
     keeps = None if reached.has_work_to_undo is None else may_need or reached.has_work_to_undo
     return Report(
         {**reached.fields, "ready": is_ready, "status": dict(status)},
         run.status_manifests(dict(status)) if is_told else (),
-        notes={"MachineLost": telling.lost_machines(fleet, status, reached.nodes)},
+        notes={"MachineLost": lost_machines(fleet, status, reached.nodes)},
         keeps_finalizer=keeps,
     )
 
@@ -394,21 +393,7 @@ def _run_of(
 ) -> pipeline_run.Run:
     """The run; without its step ``sleep`` if ``spec.sleep`` is invalid. Raises InvalidInput."""
     given = settings.fleet_options(fleet, trigger, run.given)
-    try:
-        return _run_with(given, run, fleet, trigger, division)
-    except InvalidInput as error:
-        if "sleep" not in given["steps"]:
-            raise
-        results.fail("sleep", error)
-        steps = [step for step in given["steps"] if step != "sleep"]
-        return _run_with({**given, "steps": steps}, run, fleet, trigger, division)
-
-
-def _run_with(
-    given: Parameters, run: Run, fleet: PowerFleet, trigger: Trigger, division: _Division
-) -> pipeline_run.Run:
-    return pipeline_run.Run.of(
-        given,
+    others = (
         run.context,
         functools.partial(division.scope_of, fleet),
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
@@ -419,6 +404,14 @@ def _run_with(
         # Without a limit only caps of its own may be left.
         frozenset() if settings.has_limits(fleet) else _other_owners(fleet, division.fleets),
     )
+    try:
+        return pipeline_run.Run.of(given, *others)
+    except InvalidInput as error:
+        if "sleep" not in given["steps"]:
+            raise
+        results.fail("sleep", error)
+        steps = [step for step in given["steps"] if step != "sleep"]
+        return pipeline_run.Run.of({**given, "steps": steps}, *others)
 
 
 def _check_kept(run: Run, fleet: PowerFleet) -> None:
@@ -433,9 +426,9 @@ def _needs_finalizer(fleet: PowerFleet) -> bool:
 
 def _keep_period(run: Run, fleet: PowerFleet) -> None:
     """Set the interval as ansible-operator's period."""
-    if not period.is_kept(fleet):
+    if not resource.period_is_kept(fleet):
         manager = run.resource_kind.field_manager
-        is_new = run.context.check_mode or period.keep(run.kube, fleet, manager)
+        is_new = run.context.check_mode or resource.keep_period(run.kube, fleet, manager)
         run.applying.add({"changed": is_new})
 
 
@@ -454,7 +447,7 @@ def _execute(parts: _Parts) -> None:
     if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
         given = settings.rmd_options(fleet, run.given)
         found = results.attempt("rmd", functools.partial(rmd.reconcile, given))
-        refused = telling.refused_workloads(found.get("statuses") or ())
+        refused = refused_workloads(found.get("statuses") or ())
         if not run.context.check_mode:
             run.reporter.tell_each(fleet.as_object, "WorkloadRefused", refused)
     try:

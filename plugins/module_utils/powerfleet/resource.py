@@ -14,10 +14,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, guarded, subject_of
+from ..base.errors import InvalidInput
 from ..base.fields.lenient import member, objects
 from ..base.json_types import MutableObject, Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import parse_duration, parse_time
+from ..kube.client import Kube
 from ..kube.resource.finalizer import is_ending
 from ..kube.resource.run import ResourceKind
 
@@ -138,3 +140,45 @@ def _parse(manifest: Object) -> PowerFleet:
         spec=spec,
         manifest=manifest,
     )
+
+
+# reconcilePeriod of operator/watches.yaml, the default without the annotation.
+DEFAULT_PERIOD_SECONDS = 60.0
+# Go's durations are 64 bits of nanoseconds.
+_MAX_PERIOD_SECONDS = 2**63 / 1e9
+
+
+def period_is_kept(fleet: PowerFleet) -> bool:
+    """Whether ansible-operator begins runs at the interval of the spec."""
+    if fleet.period is None:
+        return fleet.interval_seconds == DEFAULT_PERIOD_SECONDS
+    return fleet.period == str(fleet.spec["interval"])
+
+
+def period_is_readable(fleet: PowerFleet) -> bool:
+    """Whether ansible-operator can read the annotation; else it begins no run of the fleet."""
+    text = fleet.period
+    try:
+        return text is None or (
+            text == text.strip() and 0 <= parse_duration(text) < _MAX_PERIOD_SECONDS
+        )
+    except InvalidInput:
+        return False
+
+
+def keep_period(kube: Kube, fleet: PowerFleet, field_manager: str) -> bool:
+    """Write the annotation of the period; return whether it was written.
+
+    A change of an annotation begins a run too, so a fleet with the default interval gets none.
+    Nothing is written to a fleet that was deleted or recreated since. Raises ApiError.
+    """
+    return annotate(kube, fleet, {RECONCILE_PERIOD: fleet.spec["interval"]}, field_manager)
+
+
+def annotate(
+    kube: Kube, fleet: PowerFleet, annotations: t.Mapping[str, str], field_manager: str
+) -> bool:
+    """Write annotations; False if the fleet is gone, also if there is a new one of its name."""
+    body = {"metadata": {"uid": fleet.uid, "annotations": annotations}}
+    path = path_of(fleet.namespace, fleet.name)
+    return kube.patch_same(path, body, query={"fieldManager": field_manager})

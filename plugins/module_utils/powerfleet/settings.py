@@ -211,8 +211,8 @@ def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
 
 def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
     taken = taken_fields(observe, FIELDS["read"])
+    taken["timeout"] = _timeout(observe, trigger)
     if not trigger.is_whole:
-        taken["timeout"] = min(taken["timeout"], _PATIENCE_WITH_MACHINES)
         # A model is valid as long as the readings; a newly registered one waits for a full run.
         taken["model_max_age"] = max(600.0, float(observe["maxAgeSeconds"]))
     return {
@@ -222,14 +222,18 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
     }
 
 
+def _timeout(observe: Object, trigger: Trigger) -> float:
+    seconds = float(observe["timeoutSeconds"])
+    return seconds if trigger.is_whole else min(seconds, _PATIENCE_WITH_MACHINES)
+
+
 def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
     """The credential restricts its own destination, because writers of specs choose the URL."""
     taken, observe = taken_fields(fleet.spec["metering"], FIELDS["meter"]), fleet.spec["observe"]
     taken["labels"] = {one["name"]: one["value"] for one in fleet.spec["metering"]["labels"]}
     taken["textfile"] = str(metrics_folder(options["run_dir"]) / METERING_FILE)
     taken["textfile_labels"] = {"power_fleet": fleet.key}
-    timeout = float(observe["timeoutSeconds"])
-    taken["timeout"] = timeout if trigger.is_whole else min(timeout, _PATIENCE_WITH_MACHINES)
+    taken["timeout"] = _timeout(observe, trigger)
     taken["concurrency"] = observe["concurrency"]
     taken["allow_plain_http"] = observe["allowPlainHttp"]
     folder = options["metering_credential_dir"]
@@ -242,8 +246,7 @@ def _prices_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) ->
     """Pods wait at most until the run before it is too late, which the interval tells."""
     taken, observe = taken_fields(fleet.spec["prices"], FIELDS["prices"]), fleet.spec["observe"]
     taken["margin_seconds"] = min(86400.0, taken["margin_seconds"] + fleet.interval_seconds)
-    timeout = float(observe["timeoutSeconds"])
-    taken["timeout"] = timeout if trigger.is_whole else min(timeout, _PATIENCE_WITH_MACHINES)
+    taken["timeout"] = _timeout(observe, trigger)
     taken["allow_plain_http"] = observe["allowPlainHttp"]
     folder = options["metering_credential_dir"]
     return {**taken, **_prometheus_credential(folder, taken.get("url"))}

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from ..base import metrics
 from ..base.boundary import Finding
 from ..base.context import Context
-from ..base.errors import ApiError
 from ..base.fields.lenient import member, text
 from ..base.json_types import MutableObject
 from ..base.units import format_time
 from ..kube.client import APPLY_CONTENT_TYPE, Kube
+from ..kube.resource.conditions import has_condition
 from ..kube.resource.events import Reporter
 from ..kube.resource.finalizer import is_ending
 from . import resource
@@ -57,10 +57,7 @@ def view_fleet(manifest: MutableObject) -> FleetView | None:
     if isinstance(fleet, Finding):
         return None
     last_run = text(member(fleet.status, "lastRun", "time"))
-    is_told = any(
-        (one.get("type"), one.get("status")) == (CONDITION, "True")
-        for one in fleet.status.get("conditions") or ()
-    )
+    is_told = has_condition(manifest, CONDITION)
     return FleetView(fleet, fleet.generation, last_run, is_told, is_ending(manifest))
 
 
@@ -160,11 +157,7 @@ def write(
     }
     path = f"{resource.path_of(fleet.namespace, fleet.name)}/status"
     query = {"fieldManager": field_manager, "force": "true"}
-    try:
-        kube.request("PATCH", path, body, APPLY_CONTENT_TYPE, query)
-    except ApiError as error:
-        if error.status not in (404, 409):
-            raise
+    if not kube.patch_same(path, body, APPLY_CONTENT_TYPE, query):
         return False
     reason = "NoRun" if is_stalled else "NotStalled"
     reporter = Reporter(kube, context, RESOURCE_KIND.component)

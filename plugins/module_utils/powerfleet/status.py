@@ -470,12 +470,9 @@ def _unbound(outcome: Outcome) -> list[str]:
         return []
     count = len(outcome.unbound)
     (namespace, pod), reason = min(outcome.unbound.items())
-    which = (
-        "1 pod with a planned node waits"
-        if count == 1
-        else (f"{count} pods with a planned node wait")
-    )
-    more = f" (and {count - 1} more)" if count > 1 else ""
+    which, more = "1 pod with a planned node waits", ""
+    if count > 1:
+        which, more = f"{count} pods with a planned node wait", f" (and {count - 1} more)"
     return [f"{which}; {namespace}/{pod} was not bound: {reason}{more}"]
 
 

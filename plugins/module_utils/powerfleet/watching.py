@@ -15,28 +15,190 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
+import json
 import math
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 import typing as t
+from dataclasses import dataclass, field
 
 from ..base.context import Context, utc_now
 from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.texts import shown_text
 from ..base.units import format_time
-from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..kube.client import Kube
 from ..kube.watch import Change, Collection
-from . import period, reasons, resource, stalling
-from .ending import EndingRuns
-from .requests import Request, Requests
+from . import reasons, resource, stalling
 from .resource import PowerFleet
-from .serving import MetricsServer
+from .serving import MetricsServer, parser_of
 from .stalling import FleetView, Stalls, view_fleet
 from .status import HEARTBEAT_SECONDS
+
+# Pauses between the runs for a fleet, whose machines boot for minutes. Each one is twice as long as
+# the one before: a machine that cannot be woken waits for people.
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 15.0, 120.0
+# A run takes less than a minute.
+_MAX_RUN_SECONDS = 600.0
+# For a run that is asked to end; the watcher does nothing else meanwhile.
+_GRACE_SECONDS = 10.0
+
+
+class EndingRuns:
+    """Begins runs of deleted fleets one after the other. Times are monotonic, in seconds.
+
+    ansible-operator skips a deleted resource without its own finalizer, which it would add to every
+    fleet. Source: https://github.com/operator-framework/ansible-operator-plugins, Reconcile.
+    """
+
+    def __init__(
+        self, command: t.Sequence[str], say: Say, grace_seconds: float = _GRACE_SECONDS
+    ) -> None:
+        """``command`` runs the playbook; variables follow it. Without one nothing is begun."""
+        self._command, self._say, self._grace_seconds = tuple(command), say, grace_seconds
+        # Time of the next run of each fleet, and its last pause.
+        self._due: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._fleet, self._until = "", 0.0
+
+    def add(self, fleet: str, now: float) -> None:
+        """Take note of a deleted fleet that waits for a run."""
+        self._due.setdefault(fleet, now)
+
+    def forget(self, fleet: str) -> None:
+        """Take note of a fleet that is gone or does not wait."""
+        self._due.pop(fleet, None)
+        self._pauses.pop(fleet, None)
+
+    def turn(self, now: float) -> None:
+        """End a run that is over, and begin the next one that is due."""
+        if self._process is not None:
+            self._end(self._process, now)
+        due = [fleet for fleet, at in self._due.items() if at <= now]
+        if due and self._command and self._process is None:
+            self._begin(min(due, key=lambda fleet: self._due[fleet]), now)
+
+    def stop(self) -> None:
+        """End the present run; another watcher begins it again."""
+        process, self._process = self._process, None
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process is not None and process.poll() is None:
+                os.killpg(process.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(self._grace_seconds)
+
+    def _begin(self, fleet: str, now: float) -> None:
+        namespace, _separator, name = fleet.partition("/")
+        variables = {"ansible_operator_meta": {"namespace": namespace, "name": name}}
+        command = (*self._command, "--extra-vars", json.dumps(variables))
+        self._say(f"{fleet} is deleted when its machines are awake; begin a run")
+        self._fleet, self._until = fleet, now + _MAX_RUN_SECONDS
+        try:
+            self._process = subprocess.Popen(command, start_new_session=True)
+        except OSError as error:
+            self._say(f"cannot begin a run of {fleet}: {command[0]}: {error.strerror}")
+            self._pause(fleet, now)
+
+    def _end(self, process: subprocess.Popen[bytes], now: float) -> None:
+        status = process.poll()
+        if status is None and now > self._until:
+            self._say(f"the run of {self._fleet} takes too long and is ended")
+            self.stop()
+        elif status is None:
+            return
+        elif status:
+            self._say(f"the run of {self._fleet} failed with status {status}")
+        self._process = None
+        if self._fleet in self._due:
+            self._pause(self._fleet, now)
+
+    def _pause(self, fleet: str, now: float) -> None:
+        pause = 2 * self._pauses.get(fleet, FIRST_PAUSE_SECONDS / 2)
+        self._pauses[fleet] = min(pause, MAX_PAUSE_SECONDS)
+        self._due[fleet] = now + self._pauses[fleet]
+
+
+# Delay from the first change on, in which two hundred pods are created.
+GATHERING_SECONDS = 2.0
+# Pause between two requests for a fleet.
+SPACING_SECONDS = 5.0
+
+
+class Request(t.NamedTuple):
+    """One fleet and the reasons of its request."""
+
+    fleet: str
+    reasons: frozenset[str]
+
+
+@dataclass
+class _Fleet:
+    """Pending reasons of a fleet, their begin, and the last request for each reason."""
+
+    wanted: set[str] = field(default_factory=set)
+    since: float = 0.0
+    asked: float = float("-inf")
+    asked_for: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def due(self) -> float:
+        if not self.wanted:
+            return float("inf")
+        return max(self.since + GATHERING_SECONDS, self.asked + SPACING_SECONDS)
+
+
+class Requests:
+    """Pending requests. Times are seconds of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._fleets: dict[str, _Fleet] = {}
+
+    def add(self, fleet: str, reason: str, now: float) -> None:
+        """Note a change that concerns the fleet."""
+        kept = self._fleets.setdefault(fleet, _Fleet())
+        if not kept.wanted:
+            kept.since = now
+        kept.wanted.add(reason)
+
+    @property
+    def next_at(self) -> float:
+        """Time of the next due request; infinite without one."""
+        return min((kept.due for kept in self._fleets.values()), default=float("inf"))
+
+    def take(self, now: float, repeat_seconds: t.Callable[[str], float]) -> list[Request]:
+        """The due requests, each to be sent once.
+
+        A request replaces the one before it, which may be unserved. So it repeats the reasons of
+        the last ``repeat_seconds`` of its fleet, within which a run begins anyway.
+        """
+        taken = []
+        for fleet, kept in self._fleets.items():
+            if kept.due > now:
+                continue
+            longest = repeat_seconds(fleet)
+            kept.asked_for = {
+                reason: at for reason, at in kept.asked_for.items() if now - at < longest
+            }
+            taken.append(Request(fleet, frozenset(kept.wanted) | frozenset(kept.asked_for)))
+            kept.asked_for |= dict.fromkeys(kept.wanted, now)
+            kept.asked, kept.wanted = now, set()
+        return taken
+
+    def put_back(self, request: Request, now: float) -> None:
+        """Make a request that could not be sent due again, after the usual pause."""
+        for reason in request.reasons:
+            self.add(request.fleet, reason, now)
+
+    def forget(self, fleet: str) -> None:
+        """Remove a deleted fleet."""
+        self._fleets.pop(fleet, None)
+
 
 Say = t.Callable[[str], None]
 
@@ -147,7 +309,7 @@ class Watcher:
             else:
                 self._fleets[key] = change.after.fleet
                 self._stalls.see(change.after, time.monotonic())
-                if period.is_readable(change.after.fleet):
+                if resource.period_is_readable(change.after.fleet):
                     self._stuck.pop(key, None)
                 else:
                     self._stuck[key] = time.monotonic()
@@ -179,7 +341,7 @@ class Watcher:
     def _free(self, fleet: PowerFleet) -> None:
         try:
             kube = self._kube.impatient(_PATCH_TIMEOUT_SECONDS)
-            if period.keep(kube, fleet, FIELD_MANAGER):
+            if resource.keep_period(kube, fleet, FIELD_MANAGER):
                 self._say(f"replaced the unreadable reconcile period of {fleet.key}")
         except ApiError as error:
             self._say(f"cannot replace the unreadable reconcile period of {fleet.key}: {error}")
@@ -210,19 +372,14 @@ class Watcher:
             return
         names = ",".join(sorted(request.reasons))
         annotations = {resource.REQUESTED_AT: _now(), resource.REQUESTED_FOR: names}
-        # The uid, so that a new fleet of the same name gets no request of the old one.
-        body = {"metadata": {"uid": fleet.uid, "annotations": annotations}}
-        path = resource.path_of(fleet.namespace, fleet.name)
-        query = {"fieldManager": FIELD_MANAGER}
         try:
             kube = self._kube.impatient(_PATCH_TIMEOUT_SECONDS)
-            kube.request("PATCH", path, body, MERGE_CONTENT_TYPE, query)
-            self._say(f"asked {request.fleet} for a run: {names}")
+            if resource.annotate(kube, fleet, annotations, FIELD_MANAGER):
+                self._say(f"asked {request.fleet} for a run: {names}")
         except ApiError as error:
-            if error.status not in (404, 409):
-                self._say(f"cannot ask {request.fleet} for a run: {error}")
-                with self._changed:
-                    self._requests.put_back(request, time.monotonic())
+            self._say(f"cannot ask {request.fleet} for a run: {error}")
+            with self._changed:
+                self._requests.put_back(request, time.monotonic())
 
 
 def _now() -> str:
@@ -239,12 +396,7 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
 
     The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it uses its own.
     """
-    parser = argparse.ArgumentParser(prog="watcher", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--address", default="", help="where to listen (everywhere)")
-    parser.add_argument("--port", type=int, default=PORT, help="for metrics (%(default)s)")
-    parser.add_argument(
-        "--health-port", type=int, default=HEALTH_PORT, help="for health (%(default)s)"
-    )
+    parser = parser_of("watcher", str(__doc__).partition("\n")[0], PORT, HEALTH_PORT)
     parser.add_argument("--run", nargs="+", default=(), help="begins a run of a deleted fleet")
     chosen = parser.parse_args(arguments)
     try:

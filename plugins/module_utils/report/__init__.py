@@ -13,7 +13,7 @@ A section is a file in ``sections/`` that defines ``SECTION``, and a line in the
     def _collect(fleet: Fleet) -> Data | None:
         return {"nodes": [...]}  # JSON values; None where the documents say nothing about it
 
-    def _render(data: Data, detail: Detail) -> Markup:
+    def _render(data: Data, detail: Detail) -> Child:
         columns = [Column("Node", of("node")), Column("Fans", of("fans", number), True)]
         return detail.table("Fans by node", columns, data["nodes"], "nodes")
 

@@ -170,7 +170,7 @@ def _machine(node: Node, options: Parameters) -> Machine:
 def _document(
     found: Advice, fleet: Fleet, options: Parameters, context: Context, notes: list[str]
 ) -> Result:
-    scenario = found.scenario
+    scenario, outcomes = found.scenario, {name: getattr(found, name) for name in _OUTCOMES}
     seconds = found.today.seconds
     oversized = scenario.oversized
     if oversized:
@@ -185,7 +185,10 @@ def _document(
             "seconds": seconds,
             "peak_cores": max(found.awake.timeline.cores, default=0.0),
         },
-        "kwh_a_year": {name: _rounded(getattr(found, name)) for name in _OUTCOMES},
+        "kwh_a_year": {
+            name: round(kwh_a_year(one.total_joules, one.seconds), 1)
+            for name, one in outcomes.items()
+        },
         "timeline": _timeline(found.asleep),
         "machines": _machines(found, fleet),
         "retirement": [
@@ -201,10 +204,6 @@ def _document(
         ],
         "notes": notes,
     }
-
-
-def _rounded(outcome: Outcome) -> float:
-    return round(kwh_a_year(outcome.total_joules, outcome.seconds), 1)
 
 
 def _timeline(outcome: Outcome) -> Result:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .markup import Markup, element, join
+from .markup import Child, Markup, element
 from .numbers import counted, number, percent, quantity
 from .page import foot, html, links, part, top
 from .section import Column, Detail, drawn_bar, facts, lead, meter, note, of
@@ -46,7 +46,7 @@ def advice_page(document: t.Mapping[str, t.Any]) -> str:
     return html(document["title"], top(document, count), main, foot(_FOOT))
 
 
-def _headline(document: t.Mapping[str, t.Any]) -> Markup:
+def _headline(document: t.Mapping[str, t.Any]) -> Child:
     retired, demand = document["retirement"], document["demand"]
     saved = sum(entry["kwh_a_year"] for entry in retired)
     days = demand["seconds"] / 86400
@@ -60,18 +60,16 @@ def _headline(document: t.Mapping[str, t.Any]) -> Markup:
         (counted(demand["pods"], "pod"), "replayed", False),
         (number(demand["peak_cores"]), "cores requested at the peak", False),
     ]
-    return join(
-        [
-            element(
-                "div",
-                element("h1", element("strong", found), " could be retired"),
-                lead(words),
-                facts(figures),
-                class_="say",
-            ),
-            element("div", _bars(document), [note(each) for each in document["notes"]]),
-        ]
-    )
+    return [
+        element(
+            "div",
+            element("h1", element("strong", found), " could be retired"),
+            lead(words),
+            facts(figures),
+            class_="say",
+        ),
+        element("div", _bars(document), [note(each) for each in document["notes"]]),
+    ]
 
 
 def _bars(document: t.Mapping[str, t.Any]) -> Markup:
@@ -106,7 +104,7 @@ def _less(value: float, today: float) -> Markup | None:
     return element("span", percent(100 * (value / today - 1), sign=True), class_="plus")
 
 
-def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
+def _over_time(document: t.Mapping[str, t.Any]) -> Child:
     line = document["timeline"]
     if len(line["hours"]) < 2:
         return lead("The demand is too short for a picture.")
@@ -122,10 +120,10 @@ def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
         "with all of them awake."
     )
     picture = timeline(line["hours"], lines, alternative)
-    return join([lead(words), *picture])
+    return [lead(words), *picture]
 
 
-def _retirement(document: t.Mapping[str, t.Any]) -> Markup:
+def _retirement(document: t.Mapping[str, t.Any]) -> Child:
     entries = document["retirement"]
     if not entries:
         return lead("Every machine is needed at the peak, with its spare.")
@@ -138,32 +136,26 @@ def _retirement(document: t.Mapping[str, t.Any]) -> Markup:
         Column("Saves a year", of("kwh_a_year", _kwh), True),
         Column("In total", lambda _entry: _kwh(next(totals)), True),
     ]
-    return join(
-        [
-            _DETAIL.table("Machines to retire, in this order", columns, entries, "machines"),
-            note("Each saving holds when all machines above it are gone and none sleeps."),
-        ]
-    )
+    return [
+        _DETAIL.table("Machines to retire, in this order", columns, entries, "machines"),
+        note("Each saving holds when all machines above it are gone and none sleeps."),
+    ]
 
 
-def _one_more(document: t.Mapping[str, t.Any]) -> Markup:
+def _one_more(document: t.Mapping[str, t.Any]) -> Child:
     entries = document["one_more"]
-    return join(
-        [
-            _DETAIL.table("One more machine of each type", _ONE_MORE, entries, "types"),
-            note("Change against the fleet placed by watts, all awake: its idle draw counts."),
-        ]
-    )
+    return [
+        _DETAIL.table("One more machine of each type", _ONE_MORE, entries, "types"),
+        note("Change against the fleet placed by watts, all awake: its idle draw counts."),
+    ]
 
 
-def _machines(document: t.Mapping[str, t.Any]) -> Markup:
+def _machines(document: t.Mapping[str, t.Any]) -> Child:
     ordered = sorted(document["machines"], key=lambda each: (-each["mean_cores"], each["name"]))
-    return join(
-        [
-            lead("Each machine's part of the work if machines sleep when they are not needed."),
-            _DETAIL.table("Machines by their mean use", _MACHINES, ordered, "machines"),
-        ]
-    )
+    return [
+        lead("Each machine's part of the work if machines sleep when they are not needed."),
+        _DETAIL.table("Machines by their mean use", _MACHINES, ordered, "machines"),
+    ]
 
 
 def _kwh(energy: float) -> str:

@@ -12,7 +12,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
+from ..base.boundary import Finding, InvalidField, guarded, read_each, shown, subject_of
 from ..base.fields import strict
 from ..base.units import format_time, parse_quantity, parse_time
 from ..inference.curves import PowerCurve, PowerCurves, curves_of
@@ -53,6 +53,17 @@ class Node:
     asleep: float | None
     reading: Document
     expected: t.Optional[frozenset[str]] = None
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """Cores in use and power draw, by their names in report.json."""
+        return {
+            "cpu_before": self.cpu_before,
+            "cpu_after": self.cpu_after,
+            "watts_before": self.predicted_before,
+            "watts_after": self.predicted_after,
+            "measured_after": self.measured_after,
+        }
 
     @property
     def added_cores(self) -> float:
@@ -149,16 +160,13 @@ def join(sources: Sources) -> Fleet:
         },
         sources=sources,
     )
-    found = [
-        guarded(subject_of(given, "Node", f"nodes[{index}]"), functools.partial(nodes.join, given))
-        for index, given in enumerate(sources.snapshot["nodes"])
-    ]
-    joined = [node for node in found if isinstance(node, Node)]
-    findings = [node for node in found if isinstance(node, Finding)]
+    findings: list[Finding] = []
+    read = read_each(sources.snapshot["nodes"], "Node", nodes.join, findings, "nodes")
+    joined = sorted((node for _given, node in read), key=lambda node: natural(node.name))
     return Fleet(
         sources,
         _state(plan, is_bound, is_measured),
-        tuple(sorted(joined, key=lambda node: natural(node.name))),
+        tuple(joined),
         plan,
         bound_at,
         (*sources.findings, *findings, *nodes.findings),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base.boundary import Finding, Subject, guarded
-from .markup import Child, Markup, element
+from .markup import Child, Markup, element, join
 from .numbers import counted, is_number, listed, moment
 from .section import Data, Detail, Section, lead, note, unusable
 from .sections import SECTIONS
@@ -53,7 +53,7 @@ def _body(section: Section, data: Data, detail: Detail) -> Markup:
     """HTML of a section, or of the sentence that replaces it."""
     subject = Subject("section", section.title)
     if "problem" not in data:
-        body = guarded(subject, lambda: section.render(data, detail))
+        body = guarded(subject, lambda: join([section.render(data, detail)]))
         if not isinstance(body, Finding):
             return body
         data = unusable(body)

@@ -12,7 +12,7 @@ import string
 import typing as t
 from dataclasses import dataclass
 
-from .markup import Markup, element
+from .markup import Child, Markup, element
 
 # More parts would be indistinguishable.
 _MAX_STEPS = 512
@@ -69,6 +69,17 @@ def holder(letters: str, name: str, what: str) -> Markup:
         element("b", letters, class_=f"holder {colour(letters)}"),
         element("span", name, " ", element("small", what)),
     )
+
+
+def figure(drawn: Child, title: str, words: str) -> Markup:
+    """Pictures with their caption."""
+    return element("figure", drawn, element("figcaption", element("b", title), words))
+
+
+def card(heading: str, figures: Child, holders: t.Sequence[Markup], more: Child = None) -> Markup:
+    """The figures of a node, with the entries of its holders."""
+    listed = element("ul", holders, class_="holders") if holders else None
+    return element("div", element("h3", heading), figures, more, listed, class_="card")
 
 
 def picture(

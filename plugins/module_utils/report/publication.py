@@ -7,18 +7,109 @@ from __future__ import annotations
 
 import base64
 import gzip
+import re
 import typing as t
-from dataclasses import dataclass
+import urllib.parse
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.boundary import shown
 from ..base.context import Context, Parameters, Result
-from ..base.errors import InvalidInput, WattwiseError
+from ..base.errors import InvalidInput, TargetError, TargetFailure, WattwiseError
 from ..base.fields.strict import is_subdomain
-from ..fleet.tls import Trust
+from ..fleet.urls import origin_of, origin_text
+from ..fleet.visits import Client, FleetOptions, Target, Trust, visit
 from ..kube.apply import work
-from . import uploads, web_folder
+from . import web_folder
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+# Headers that belong to the connection; a wrong one lets two servers read two different requests.
+_FRAMING = frozenset({"connection", "content-length", "host", "te", "transfer-encoding", "upgrade"})
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One file for one URL; ``label`` names the upload in messages.
+
+    The query and the headers may be secrets, so messages have only ``place``.
+    """
+
+    label: str
+    url: str = field(repr=False)
+    content: bytes = field(repr=False)
+    headers: t.Mapping[str, str] = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        """The URL without its query."""
+        parts = urllib.parse.urlsplit(self.url.strip())
+        origin = origin_of(self.url)
+        return "" if origin is None else f"{origin_text(origin)}{parts.path or '/'}"
+
+
+def _check_upload(upload: Upload, *, allow_plain_http: bool) -> None:
+    """Raise InvalidInput for an invalid URL or header."""
+    origin = origin_of(upload.url)
+    if origin is None:
+        raise InvalidInput(
+            f"{upload.label}: its url is not a URL with https:// and a host, without a user name; "
+            "copy the whole URL that the object store signed"
+        )
+    if origin.scheme == "http" and not allow_plain_http:
+        raise InvalidInput(
+            f"{upload.label}: {upload.place} is plain HTTP, which exposes the report and the "
+            "permission to write it on the network; give an https:// URL, or set allow_plain_http"
+        )
+    for name, value in upload.headers.items():
+        if not _HEADER_NAME.fullmatch(str(name)) or str(name).lower() in _FRAMING:
+            raise InvalidInput(
+                f"{upload.label}: a header has a name that cannot be given here; leave out headers of "
+                "the connection such as Host, and names with characters that HTTP does not allow"
+            )
+        if not _HEADER_VALUE.fullmatch(str(value)):
+            raise InvalidInput(
+                f"{upload.label}: the value of header {name} has line breaks or characters beyond "
+                "ASCII; give one line"
+            )
+
+
+def _send_uploads(
+    uploads: t.Sequence[Upload], trust: Trust, timeout: float
+) -> list[TargetError | None]:
+    """Send all files concurrently; None for each accepted file."""
+    targets = [
+        Target(upload.label, upload.place, None, trust, {"upload": upload}) for upload in uploads
+    ]
+    options = FleetOptions(timeout=timeout, per_host=4)
+    return visit(targets, _put, options) if targets else []
+
+
+async def _put(client: Client, target: Target) -> None:
+    upload: Upload = target.extra["upload"]
+    parts = urllib.parse.urlsplit(upload.url.strip())
+    link = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    headers = {str(name): str(value) for name, value in upload.headers.items()}
+    status = (await client.put(link, upload.content, headers)).status
+    if 200 <= status < 300:
+        return
+    if 300 <= status < 400:
+        raise TargetFailure(
+            "refused",
+            f"HTTP {status}: the server points to another URL, which is not followed because the "
+            "permission to write would go there; give the URL that takes the file",
+        )
+    if status in (400, 401, 403):
+        raise TargetFailure(
+            "forbidden",
+            f"HTTP {status}: the server does not take the file; a signature expires and holds for "
+            "one method and its headers, so sign the URL anew for PUT, or correct the headers",
+        )
+    raise TargetFailure(
+        "server_error", f"HTTP {status}: the server does not take the file; check its log"
+    )
+
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
@@ -52,8 +143,6 @@ SPEC = KUBERNETES.merge(
 
 # A ConfigMap holds 1 MiB, keys and metadata included.
 _MAX_CONTENT = 900 * 1024
-_CONTENT_TYPES = {"page": "text/html; charset=utf-8"}
-_JSON = "application/json"
 
 
 @dataclass(frozen=True)
@@ -108,24 +197,23 @@ def _read(folder: Path, page: Path) -> _Files:
         ) from error
 
 
-def _uploads(options: Parameters, files: _Files) -> list[uploads.Upload]:
+def _uploads(options: Parameters, files: _Files) -> list[Upload]:
     found = []
     for index, item in enumerate(options["uploads"] or []):
         kind = item["document"]
-        headers = {"Content-Type": _CONTENT_TYPES.get(kind, _JSON), **(item["headers"] or {})}
-        upload = uploads.Upload(f"uploads[{index}]", item["url"], getattr(files, kind), headers)
-        uploads.check(upload, allow_plain_http=options["allow_plain_http"])
+        content_type = "text/html; charset=utf-8" if kind == "page" else "application/json"
+        headers = {"Content-Type": content_type, **(item["headers"] or {})}
+        upload = Upload(f"uploads[{index}]", item["url"], getattr(files, kind), headers)
+        _check_upload(upload, allow_plain_http=options["allow_plain_http"])
         found.append(upload)
     return found
 
 
-def _send(
-    sent: list[uploads.Upload], options: Parameters, context: Context
-) -> t.Iterator[str | None]:
+def _send(sent: list[Upload], options: Parameters, context: Context) -> t.Iterator[str | None]:
     if context.check_mode:
         return iter([None] * len(sent))
     trust = Trust(validate_certs=options["validate_certs"], ca_path=options["ca_path"])
-    answers = uploads.send(sent, trust, options["timeout"])
+    answers = _send_uploads(sent, trust, options["timeout"])
     return (None if answer is None else answer.detail for answer in answers)
 
 

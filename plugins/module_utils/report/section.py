@@ -46,7 +46,7 @@ class Detail:
         items = element("ul", [element("li", name) for name in self.cut(names)], class_="names")
         if len(names) <= in_sight:
             return items
-        return element("details", element("summary", summary), items, self.rest(names, what))
+        return folded(summary, items, self.rest(names, what))
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Section:
     name: str
     title: str
     collect: t.Callable[[Fleet], t.Optional[Data]]
-    render: t.Callable[[Data, Detail], Markup]
+    render: t.Callable[[Data, Detail], Child]
 
 
 def unusable(finding: Finding) -> Data:
@@ -116,21 +116,23 @@ def lead(*children: Child) -> Markup:
     return element("p", children, class_="lead")
 
 
+def folded(summary: Child, *body: Child) -> Markup:
+    """A part that its summary opens."""
+    return element("details", element("summary", summary), *body)
+
+
 def note(*children: Child) -> Markup:
     """A note in small type."""
     return element("p", children, class_="note")
 
 
-def facts(items: t.Iterable[tuple[str, str, bool]]) -> Markup:
-    """Key figures with their words; True marks a bad one."""
-    return element(
-        "ul",
-        [
-            element("li", element("b", value), " ", words, class_="bad" if is_bad else None)
-            for value, words, is_bad in items
-        ],
-        class_="facts",
-    )
+def facts(items: t.Iterable[tuple[str, str, bool]], more: Child = None) -> Markup:
+    """Key figures with their words; True marks a bad one. ``more`` are further items."""
+    figures = [
+        element("li", element("b", value), " ", words, class_="bad" if is_bad else None)
+        for value, words, is_bad in items
+    ]
+    return element("ul", figures, more, class_="facts")
 
 
 def drawn_bar(value: float, most: float, kind: str, text: Child, class_: str = "bar") -> Markup:

@@ -16,18 +16,13 @@ _COLOURS = """
 --h0:#0072b2;--h1:#a84700;--h2:#00735a;--h3:#94466f;--on:#fff;
 --t0:#fffbd1;--t1:#fee79b;--t2:#fecf66;--t3:#fdae4a;--t4:#f9793a;--t5:#d7301f;--t6:#8f0020}
 .t0,.t1,.t2,.t3,.t4{color:#14181d}.t5,.t6{color:#fff}
-@media (prefers-color-scheme:dark){:root{
+@media screen and (prefers-color-scheme:dark){:root{
 --page:#0f1317;--soft:#181d23;--line:#2b323a;--ink:#e9edf1;--dim:#a3adb8;
 --base:#56616d;--ours:#56b4e9;--other:#e69f00;--other-ink:#f0b23c;--ours-ink:#7cc6f2;--bad:#ff8d8d;
 --h0:#56b4e9;--h1:#e69f00;--h2:#4fc9a4;--h3:#e0a0c6;--on:#14181d;
 --t0:#2a1150;--t1:#57106e;--t2:#86216b;--t3:#b63655;--t4:#ee6a24;--t5:#fbb61a;--t6:#fcffa4}
 .t0,.t1,.t2,.t3{color:#fff}.t4,.t5,.t6{color:#14181d}}
-@media print{:root{color-scheme:light;
---page:#fff;--soft:#f5f6f8;--line:#ccc;--ink:#000;--dim:#444;
---base:#c2c9d2;--ours:#0072b2;--other:#d55e00;--other-ink:#a84700;--ours-ink:#00659e;--bad:#a61b2b;
---h0:#0072b2;--h1:#a84700;--h2:#00735a;--h3:#94466f;--on:#fff;
---t0:#fffbd1;--t1:#fee79b;--t2:#fecf66;--t3:#fdae4a;--t4:#f9793a;--t5:#d7301f;--t6:#8f0020}
-.t0,.t1,.t2,.t3,.t4{color:#14181d}.t5,.t6{color:#fff}}
+@media print{:root{color-scheme:light;--line:#ccc;--ink:#000;--dim:#444}}
 """
 
 _PAGE = """

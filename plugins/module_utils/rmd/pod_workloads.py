@@ -32,9 +32,8 @@ from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.json_types import MutableObject, Object
 from ..kube.apply.work import apply
 from ..kube.client import Kube, delete_object
-from ..kube.events import Event
-from ..kube.pod_bulk import without_bulk
-from ..kube.pod_condition import Condition, stored_condition, tell
+from ..kube.events import Condition, Event, stored_condition, tell
+from ..kube.source import without_bulk
 from .daemon.run import REFUSED_RESPONSE
 from .pods import API_VERSION, Refusal, asks_for_ways, workload_names, workloads_of_pod
 

@@ -18,10 +18,9 @@ from ..base.manifests import Manifest
 from ..base.whole_files import make_folder
 from ..kube.apply.steps import Applying
 from ..kube.client import Kube
-from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
 from ..kube.resource.conditions import Failure
 from ..kube.resource.run import Report, ResourceKind, Run, Work
-from ..kube.source import read_source
+from ..kube.source import CONTROLLERS, NODES, images_of, images_with, read_source
 from .cluster import Reconciled, reconcile_objects
 from .manifests import API_VERSION, RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from .statuses import APPLY_SET

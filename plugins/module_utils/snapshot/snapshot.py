@@ -5,24 +5,27 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import typing as t
 from pathlib import Path
 
 from ..base import documents, whole_files
 from ..base.argspec import KUBERNETES, PROGRESS, ArgumentSpec
-from ..base.boundary import Finding, warn_of
+from ..base.boundary import Finding, guarded, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.json_types import MutableObject
 from ..base.units import format_time
 from ..kube.client import Kube
-from ..kube.common_sources import CONTROLLERS, NODES, images_of
 from ..kube.source import (
+    CONTROLLERS,
+    NODES,
     NOTHING,
     Parts,
     Source,
     identified,
+    images_of,
     read_source,
     selected_fields,
     trim_custom,
@@ -31,8 +34,100 @@ from ..nodeconfig.nodeconfig import NODE_CONFIG_TEMPLATES, NODE_CONFIGS
 from ..nodeconfig.targets import Targets, resolve
 from ..rmd.manifests import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from ..scheduling.pod_fields import PODSPREAD_ANNOTATIONS
-from . import run_owner, volumes
+from ..scheduling.pod_reader import is_finished
+from ..scheduling.volumes.cluster_volumes import depends_on_storage
+from ..scheduling.volumes.inline_disks import MIGRATED
+from . import run_owner
 from .pods import trim_pod
+
+_VOLUME_PATHS = (
+    "/api/v1/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
+    *(
+        f"/apis/storage.k8s.io/v1/{plural}"
+        for plural in (
+            *("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
+            "volumeattachments",
+        )
+    ),
+)
+_METADATA = (
+    *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences"),
+    "deletionTimestamp",
+)
+# Other annotations belong to other programs, and may be long.
+_ANNOTATIONS = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/")
+_CLAIM_PARTS = (
+    *("accessModes", "resources", "selector", "storageClassName", "volumeMode", "volumeName"),
+    "volumeAttributesClassName",
+)
+_VOLUME_PARTS = (
+    *("accessModes", "capacity", "claimRef", "nodeAffinity", "storageClassName", "volumeMode"),
+    "volumeAttributesClassName",
+)
+# The fields of a source that name the disk; options of drivers may contain secrets.
+_SOURCE_PARTS = {
+    "csi": ("driver", "volumeHandle"),
+    **{source: (part,) for source, (_driver, part) in MIGRATED.items()},
+}
+_CLASS_PARTS = ("provisioner", "volumeBindingMode", "allowedTopologies")
+_CAPACITY_PARTS = ("storageClassName", "nodeTopology", "capacity", "maximumVolumeSize")
+
+
+def trim_volume_object(obj: MutableObject) -> MutableObject:
+    """A storage object without options of its driver."""
+    kind, spec = obj["kind"], obj.get("spec") or {}
+    if kind == "PersistentVolumeClaim":
+        status = selected_fields(obj.get("status") or {}, "phase")
+        return _identified(obj, spec=selected_fields(spec, *_CLAIM_PARTS), status=status)
+    if kind == "PersistentVolume":
+        sources = {
+            source: selected_fields(spec[source], *parts)
+            for source, parts in _SOURCE_PARTS.items()
+            if spec.get(source)
+        }
+        status = selected_fields(obj.get("status") or {}, "phase")
+        return _identified(
+            obj, spec={**selected_fields(spec, *_VOLUME_PARTS), **sources}, status=status
+        )
+    if kind == "StorageClass":
+        return _identified(obj, **selected_fields(obj, *_CLASS_PARTS))
+    if kind == "CSINode":
+        drivers = [
+            selected_fields(driver, "name", "allocatable") for driver in spec.get("drivers") or []
+        ]
+        return _identified(obj, spec={"drivers": drivers})
+    if kind == "CSIDriver":
+        return _identified(obj, spec=selected_fields(spec, "storageCapacity"))
+    if kind == "CSIStorageCapacity":
+        return _identified(obj, **selected_fields(obj, *_CAPACITY_PARTS))
+    source = selected_fields(spec.get("source") or {}, "persistentVolumeName")
+    return _identified(
+        obj, spec={**selected_fields(spec, "attacher", "nodeName"), "source": source}
+    )
+
+
+def _identified(obj: MutableObject, **parts: t.Any) -> MutableObject:
+    metadata = selected_fields(obj["metadata"], *_METADATA)
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if str(key).startswith(_ANNOTATIONS)
+        }
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **parts}
+
+
+def _needs_storage(pods: t.Iterable[MutableObject]) -> bool:
+    """Whether a waiting pod has a claim, or a disk of a driver that may have a limit."""
+    return any(
+        guarded(subject_of(pod, "Pod"), functools.partial(_waits_for_storage, pod)) is True
+        for pod in pods
+    )
+
+
+def _waits_for_storage(pod: MutableObject) -> bool:
+    return not pod["spec"].get("nodeName") and not is_finished(pod) and depends_on_storage(pod)
+
 
 _FINISHED_PODS_EXCLUDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _DRA_PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
@@ -105,7 +200,7 @@ SOURCES: t.Mapping[str, Source] = {
         {},
         optional=True,
     ),
-    "volume_objects": Source(volumes.PATHS, volumes.trim_volume_object, {}, optional=True),
+    "volume_objects": Source(_VOLUME_PATHS, trim_volume_object, {}, optional=True),
     "bare_metal_hosts": Source(
         ("/apis/metal3.io/v1alpha1/baremetalhosts",), trim_bare_metal_host, {}, optional=True
     ),
@@ -210,7 +305,7 @@ def read_cluster(
     def read(name: str) -> list[MutableObject]:
         items: list[MutableObject] = []
         left_out: list[Finding] = []
-        if name in first or volumes.are_needed(body["pods"]):
+        if name in first or _needs_storage(body["pods"]):
             items, left_out = read_source(kube, SOURCES[name], options["selectors"].get(name))
         with counting:
             findings.extend(left_out)

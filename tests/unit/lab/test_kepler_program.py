@@ -20,7 +20,6 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import configuration
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe import read_node
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import exposition
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import kepler as reader
 from lab import kepler_program
 from lab.kepler_program import Host
@@ -163,5 +162,5 @@ def metrics_at(port: int) -> str:
 def watts_at(port: int) -> dict[str, float]:
     """Power of the node by zone, as the collection reads them; none before the second sample."""
     families = {reader.NODE_WATTS, reader.POD_JOULES}
-    found = exposition.parse(metrics_at(port), families)
+    found = reader.parse(metrics_at(port), families)
     return {one.labels["zone"]: one.value for one in found if one.value > 0}

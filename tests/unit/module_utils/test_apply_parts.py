@@ -13,8 +13,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Identity
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import change, status
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness import is_ready
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import change, patches
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.waiting import is_ready
 
 SECRET = Identity("v1", "Secret", "n", "s")
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
@@ -77,7 +77,7 @@ def test_a_condition_that_stays_keeps_its_time_and_one_that_moves_gets_the_prese
     current = conditions(Ready="True", Rendered="True")
     for item in current["conditions"]:
         item["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    result = status.with_transition_times(
+    result = patches.with_transition_times(
         {**conditions(Ready="False", Rendered="True", Shadowed="False"), "x": 1}, current, NOON
     )
     times = {item["type"]: item["lastTransitionTime"] for item in result["conditions"]}
@@ -87,7 +87,7 @@ def test_a_condition_that_stays_keeps_its_time_and_one_that_moves_gets_the_prese
         "Shadowed": "2026-01-31T12:00:00Z",
     }
     assert result["x"] == 1
-    assert status.with_transition_times({"x": 1}, current, NOON) == {"x": 1}
+    assert patches.with_transition_times({"x": 1}, current, NOON) == {"x": 1}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_condition_that_stays_keeps_its_time_and_one_that_moves_gets_the_prese
 def test_only_conditions_make_a_status_changed(
     before: dict[str, t.Any], after: dict[str, t.Any], moved: bool
 ) -> None:
-    assert status.conditions_moved(before, after) is moved
+    assert patches.conditions_moved(before, after) is moved
 
 
 def obj(kind: str, spec: t.Any = None, status: t.Any = None) -> dict[str, t.Any]:

@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.patches import (
     conditions_moved,
     with_transition_times,
 )

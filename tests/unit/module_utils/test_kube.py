@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.version import USER_AGENT
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.authorizer import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.transport import (
     STARTING_SECONDS,
     Authorizer,
 )

@@ -32,10 +32,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.acce
     Access,
     Pem,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.exec_plugin import (
-    ExecPlugin,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.kubeconfig import (
+    ExecPlugin,
     read_kubeconfig,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.pool import (

@@ -16,7 +16,7 @@ import typing as t
 from ...base.context import Context
 from ...base.errors import ApiError, InvalidInput
 from ...base.json_types import MutableObject
-from ...kube.apply.status import with_transition_times
+from ...kube.apply.patches import with_transition_times
 from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...snapshot import snapshot

@@ -15,7 +15,6 @@ from ...base.fields.lenient import only
 from ...base.json_types import Object
 from ...kube.apply.steps import Applying
 from ...kube.client import Kube, UnknownKind
-from ...kube.pod_bulk import without_bulk
 from ...kube.resource.conditions import Failure
 from ...kube.resource.run import (
     Failed,
@@ -27,6 +26,7 @@ from ...kube.resource.run import (
     owner_manifest,
     run_options,
 )
+from ...kube.source import without_bulk
 from . import manifests, names, options, policy, rivals, status
 from .groups import group
 from .nodes import JudgedNode, judge_all

@@ -8,18 +8,55 @@ Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
 
 from __future__ import annotations
 
+import datetime
 import time
 import typing as t
 from dataclasses import dataclass, field
 
 from ...base.context import Context
 from ...base.errors import ApiError, WattwiseError
-from ...base.json_types import MutableObject
+from ...base.json_types import MutableObject, Object
 from ...base.manifests import Identity, Manifest, identity
+from ...base.units import format_time
 from ..client import APPLY_CONTENT_TYPE, Kube, delete_object
 from .applied import is_applied
 from .change import Change, conflict_sentence
-from .status import conditions_moved, with_transition_times
+
+
+def with_transition_times(
+    desired: Object, current: Object, now: datetime.datetime
+) -> MutableObject:
+    """The desired status; a condition with equal status keeps its lastTransitionTime.
+
+    Source: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/
+    api-conventions.md#typical-status-properties
+    """
+    known = _by_type(current)
+    conditions: list[MutableObject] = []
+    for condition in desired.get("conditions") or []:
+        before = known.get(condition["type"], {})
+        same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
+        moment = before["lastTransitionTime"] if same else format_time(now)
+        conditions.append({"lastTransitionTime": moment, **condition})
+    return {**desired, "conditions": conditions} if conditions else dict(desired)
+
+
+def conditions_moved(before: Object, after: Object) -> bool:
+    """Whether a condition appeared, disappeared or changed its status."""
+    return {key: item.get("status") for key, item in _by_type(before).items()} != {
+        key: item.get("status") for key, item in _by_type(after).items()
+    }
+
+
+def _by_type(status: Object) -> dict[str, Object]:
+    """Conditions by type; invalid entries are left out."""
+    conditions = status.get("conditions")
+    return {
+        item["type"]: item
+        for item in (conditions if isinstance(conditions, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("type"), str)
+    }
+
 
 GOING_DEFINITION = "create not allowed while custom resource definition is terminating"
 READY_POLL_SECONDS = 0.2
@@ -88,7 +125,7 @@ class Patches:
         """The object at this place after the deletion of this one."""
         deadline = time.monotonic() + self.options["wait_timeout"]
         found: MutableObject | None = before
-        while _is_same(found, before):
+        while found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]:
             if time.monotonic() > deadline:
                 raise WattwiseError(
                     f"{identity(before)} is being deleted, and was still there after "
@@ -131,7 +168,3 @@ class Patches:
         moved = conditions_moved(before.get("status") or {}, after.get("status") or {})
         same = before.get("status") == after.get("status")
         return Change(this, "unchanged" if same else "configured", before, after, is_change=moved)
-
-
-def _is_same(found: MutableObject | None, before: MutableObject) -> bool:
-    return found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]

@@ -9,21 +9,129 @@ Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-acces
 from __future__ import annotations
 
 import base64
+import datetime
+import json
 import os
+import subprocess
+import threading
 import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...base.context import utc_now
 from ...base.errors import InvalidInput
 from ...base.json_types import Object
+from ...base.texts import shown_text
+from ...base.units import parse_time
 from ...base.yaml_text.reader import OPERATOR, InvalidYaml, read_document
 from .access import Access, Credential, Pem, bearer, checked_host, token_file
-from .exec_plugin import ExecPlugin
 from .pem import pem_bytes, pem_text
 
+_TIMEOUT_SECONDS = 60.0
+# Margin before the expiry of a token, so that requests with it arrive in time.
+_RENEWAL = datetime.timedelta(seconds=30)
+_MAX_STDERR_LENGTH = 300
+
+
+class ExecPlugin:
+    """The member ``exec`` of a user in a kubeconfig. Thread-safe.
+
+    The plugin runs at the first use of its credential, and again after the expiry. Source: https://
+    kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+    """
+
+    def __init__(
+        self,
+        settings: Object,
+        folder: Path,
+        cluster: Object,
+        now: t.Callable[[], datetime.datetime] = utc_now,
+    ) -> None:
+        self._command = str(settings["command"])
+        if os.sep in self._command:  # relative to the kubeconfig; other commands are found by PATH
+            self._command = str(folder / self._command)
+        self._arguments = [str(argument) for argument in settings.get("args") or []]
+        self._variables = {item["name"]: item["value"] for item in settings.get("env") or []}
+        self._hint = settings.get("installHint") or "install it there, or correct the kubeconfig"
+        specification: dict[str, t.Any] = {"interactive": False}
+        if settings.get("provideClusterInfo"):
+            specification["cluster"] = cluster
+        self._asked: Object = {
+            "apiVersion": settings["apiVersion"],
+            "kind": "ExecCredential",
+            "spec": specification,
+        }
+        self._now = now
+        self._lock = threading.Lock()
+        self._credential: Credential | None = None
+        self._end: datetime.datetime | None = None
+
+    def __call__(self) -> Credential:
+        """The current credential. Raises InvalidInput."""
+        with self._lock:
+            if self._credential is None or (self._end and self._now() >= self._end - _RENEWAL):
+                self._credential, self._end = self._read(self._run())
+            return self._credential
+
+    def _run(self) -> str:
+        environment = {
+            **os.environ,
+            **self._variables,
+            "KUBERNETES_EXEC_INFO": json.dumps(self._asked),
+        }
+        try:
+            # The library works without Ansible, so there is no run_command.
+            done = subprocess.run(  # pylint: disable=ansible-bad-function
+                [self._command, *self._arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                encoding="utf-8",
+                errors="replace",
+                env=environment,
+                timeout=_TIMEOUT_SECONDS,
+            )
+        except FileNotFoundError as error:
+            raise self._failure(f"is not installed on this host; {self._hint}") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            reason = getattr(error, "strerror", None) or f"no end within {_TIMEOUT_SECONDS:g} s"
+            raise self._failure(f"cannot be run ({reason}); run it by hand") from error
+        if done.returncode:
+            said = shown_text(done.stderr.strip(), _MAX_STDERR_LENGTH)
+            raise self._failure(f"ended with status {done.returncode} ({said}); run it by hand")
+        return done.stdout
+
+    def _read(self, text: str) -> tuple[Credential, datetime.datetime | None]:
+        try:
+            answer = json.loads(text)
+            if any(answer[name] != self._asked[name] for name in ("apiVersion", "kind")):
+                raise self._failure(
+                    f"answers with another apiVersion or kind than {self._asked['apiVersion']} "
+                    "ExecCredential; correct apiVersion in the kubeconfig"
+                )
+            status = answer["status"]
+            token, end = status.get("token"), status.get("expirationTimestamp")
+            credential = Credential(
+                bearer(token) if token else None,
+                status.get("clientCertificateData"),
+                status.get("clientKeyData"),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # The answer contains secrets and is not quoted.
+            raise self._failure("prints no ExecCredential; run it by hand") from error
+        if (credential.certificate is None) != (credential.key is None) or not (
+            credential.authorization or credential.certificate
+        ):
+            raise self._failure("gives neither a token nor a certificate with its key")
+        return credential, parse_time(end, "expirationTimestamp") if end else None
+
+    def _failure(self, problem: str) -> InvalidInput:
+        return InvalidInput(f"The exec plugin {self._command} of the kubeconfig {problem}")
+
+
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-_PARTS = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+_PARTS = ("clusters", "contexts", "users")
 
 
 class _Entry(t.NamedTuple):
@@ -42,26 +150,24 @@ class _Merged:
     """Several kubeconfigs as one; the first entry of a name counts."""
 
     current_context: str = ""
-    clusters: dict[str, _Entry] = field(default_factory=dict)
-    contexts: dict[str, _Entry] = field(default_factory=dict)
-    users: dict[str, _Entry] = field(default_factory=dict)
+    parts: dict[str, dict[str, _Entry]] = field(
+        default_factory=lambda: {part: {} for part in _PARTS}
+    )
 
     def add(self, config: Object, folder: Path) -> None:
         self.current_context = self.current_context or config.get("current-context") or ""
-        for part, member in _PARTS:
-            known: dict[str, _Entry] = getattr(self, part)
+        for part in _PARTS:
             own: dict[str, _Entry] = {}
             for item in config.get(part) or []:
                 if item["name"] in own:
                     raise _Problem(f"two of the {part} are called {item['name']!r}")
-                own[item["name"]] = _Entry(item.get(member) or {}, folder)
-            setattr(self, part, {**own, **known})
+                own[item["name"]] = _Entry(item.get(part[:-1]) or {}, folder)
+            self.parts[part] = {**own, **self.parts[part]}
 
     def find(self, part: str, name: t.Any) -> _Entry:
-        entries: dict[str, _Entry] = getattr(self, part)
-        if name not in entries:
+        if name not in self.parts[part]:
             raise _Problem(f"there is no {part[:-1]} {name!r}")
-        return entries[name]
+        return self.parts[part][name]
 
 
 def read_kubeconfig(

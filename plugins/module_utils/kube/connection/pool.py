@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import ipaddress
 import os
+import re
 import ssl
 import tempfile
 import typing as t
@@ -23,7 +25,69 @@ from ...base.libraries import urllib3, urllib3_socks
 from .access import Access, Credential, Pem, bearer, checked_host, token_file
 from .kubeconfig import no_way, read_kubeconfig
 from .pem import accept_as_go, certificates, pem_bytes
-from .proxies import proxy_of_environment
+
+Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+
+_PORTS = {"http": "80", "https": "443"}
+_WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]*)")
+_NETWORK = re.compile(r"[0-9a-f.:]+/[0-9]+")
+
+
+def proxy_of_environment(url: str, environment: t.Mapping[str, str]) -> str | None:
+    """The URL of the proxy, as Go and so kubectl choose it; None for a request without one.
+
+    Source: https://pkg.go.dev/golang.org/x/net/http/httpproxy.
+    Requests to localhost and loopback addresses never go through a proxy, because there they would
+    reach another machine.
+    """
+    parts = urllib.parse.urlsplit(url)
+    proxy = _either(environment, f"{parts.scheme}_proxy")
+    if not proxy or _goes_straight(parts, _either(environment, "no_proxy")):
+        return None
+    given = urllib.parse.urlsplit(proxy)
+    return proxy if given.scheme and given.netloc else f"http://{proxy}"
+
+
+def _either(environment: t.Mapping[str, str], name: str) -> str:
+    return environment.get(name.upper()) or environment.get(name) or ""
+
+
+def _goes_straight(server: urllib.parse.SplitResult, rules: str) -> bool:
+    name = server.hostname or ""
+    port = server.netloc.rpartition("]")[2].partition(":")[2] or _PORTS[server.scheme]
+    address = _address(name)
+    if name == "localhost" or (address is not None and address.is_loopback):
+        return True
+    return any(_matches(rule.strip().lower(), name, port, address) for rule in rules.split(","))
+
+
+def _address(text: str) -> Address | None:
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(text.partition("%")[0])
+        return getattr(address, "ipv4_mapped", None) or address
+    return None
+
+
+def _matches(rule: str, name: str, port: str, address: Address | None) -> bool:
+    """Whether a rule (``*``, network, address or domain, the last two with or without a port)
+    matches the server."""
+    if rule == "*":
+        return True
+    if _NETWORK.fullmatch(rule):
+        with contextlib.suppress(ValueError):
+            return address is not None and address in ipaddress.ip_network(rule, strict=False)
+    parts = _WITH_PORT.fullmatch(rule)
+    host, wanted = (parts[1] or parts[2], parts[3]) if parts else (rule, "")
+    if not host or (wanted and wanted != port):
+        return False
+    ruled = _address(host)
+    if ruled is not None or address is not None:
+        return ruled == address
+    domain = host.removeprefix("*")
+    if domain.startswith("."):
+        return name.endswith(domain)
+    return name == domain or name.endswith(f".{domain}")
+
 
 # One connection per thread; a smaller pool would open and drop connections.
 _CONNECTIONS = 32

@@ -8,18 +8,148 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import re
+import ssl
 import time
 import typing as t
 import urllib.parse
 
 from ...base import strict_json
 from ...base.errors import ApiError, InvalidInput
-from ...base.json_types import MutableObject
+from ...base.json_types import MutableObject, Object
 from ...base.libraries import urllib3
 from ...base.version import USER_AGENT
 from .. import reading
-from ..errors import describe_connection_failure, describe_status
-from .authorizer import Authorizer
+
+# A server that stops or starts aborts handshakes; the next one may succeed.
+_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+# An authorizer's refusal; that of an admission plugin names the object and its own reason. Source:
+# https://pkg.go.dev/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters, Forbidden
+_OF_AUTHORIZER = re.compile(r'\bUser "[^"]*" cannot [a-z*]+ (?:resource|path) "')
+
+
+def describe_connection_failure(error: Exception, host: str) -> ApiError:
+    """Error of a request without an answer; ``permanent`` if a repetition cannot help."""
+    cause: BaseException = error
+    while isinstance(getattr(cause, "reason", None), BaseException):
+        cause = cause.reason  # type: ignore[attr-defined]  # urllib3 nests causes so
+    if isinstance(cause, (urllib3.exceptions.SSLError, ssl.SSLError)):
+        return _describe_tls_failure(_tls_cause(cause), host)
+    # urllib3's class of refused connections is derived from that of timeouts.
+    if isinstance(cause, urllib3.exceptions.TimeoutError) and not isinstance(
+        cause, urllib3.exceptions.NewConnectionError
+    ):
+        return ApiError(f"The Kubernetes API at {host} does not answer in time; is it reachable?")
+    return ApiError(
+        f"Cannot reach the Kubernetes API at {host} ({_root_cause(cause)}); "
+        "check kubeconfig or host, and that the server runs"
+    )
+
+
+def _tls_cause(error: BaseException) -> BaseException:
+    """Error of Python's ssl module inside that of urllib3."""
+    for argument in error.args:
+        if isinstance(argument, ssl.SSLError):
+            return argument
+    return error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
+
+
+def _describe_tls_failure(cause: BaseException, host: str) -> ApiError:
+    if isinstance(cause, ssl.SSLCertVerificationError) or not isinstance(cause, ssl.SSLError):
+        # urllib3 refuses fingerprints and host names with its own errors.
+        return ApiError(
+            f"The certificate of the Kubernetes API at {host} is not trusted ({cause}); "
+            "set ca_cert, or certificate-authority-data in the kubeconfig",
+            permanent=True,
+        )
+    if isinstance(cause, _CUT_OFF):
+        return ApiError(
+            f"The Kubernetes API at {host} ended the TLS handshake; check that the server runs"
+        )
+    if "ALERT" in (cause.reason or "").upper():
+        return ApiError(
+            f"The Kubernetes API at {host} refused the TLS handshake ({cause}); "
+            "check the client certificate and key",
+            permanent=True,
+        )
+    return ApiError(
+        f"The TLS handshake with the Kubernetes API at {host} failed ({cause}); "
+        "check that the port speaks TLS",
+        permanent=True,
+    )
+
+
+def _root_cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return getattr(error, "strerror", None) or str(error)
+
+
+def describe_status(response: t.Any, body: t.Any, method: str, path: str, host: str) -> ApiError:
+    """Error of an unsuccessful answer, from the Status object in its body."""
+    is_status = isinstance(body, dict) and body.get("kind") == "Status"
+    status_object = body if is_status else {}
+    message = str(status_object.get("message") or f"HTTP {response.status}")
+    fields = {
+        "reason": status_object.get("reason", ""),
+        "causes": (status_object.get("details") or {}).get("causes") or [],
+        "retry_after": _seconds(response.headers.get("Retry-After")),
+    }
+    if response.status == 401:
+        text = (
+            f"The Kubernetes API at {host} does not accept the credentials (401 {message}); "
+            "has the token or client certificate expired?"
+        )
+    elif response.status == 403 and _is_namespace_terminating(fields["causes"]):
+        # It concerns only the objects of that namespace, and no permission would help.
+        fields["namespace_terminating"] = True
+        text = f"{method} {path} at {host}: {message}"
+    elif response.status == 403 and (not status_object or _OF_AUTHORIZER.search(message)):
+        fields["lacks_permission"] = bool(status_object)
+        text = f"Not allowed at {host}: {message}; grant the permission in RBAC"
+    else:
+        text = f"{method} {path} at {host}: {message}"
+    return ApiError(text, response.status, **fields)
+
+
+def _is_namespace_terminating(causes: t.Sequence[Object]) -> bool:
+    """Source: https://pkg.go.dev/k8s.io/api/core/v1, NamespaceTerminatingCause."""
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
+
+def _seconds(retry_after: str | None) -> float:
+    is_number = retry_after is not None and retry_after.isdecimal() and len(retry_after) <= 9
+    return float(retry_after) if retry_after is not None and is_number else 0.0
+
+
+# Reading of the roles takes one or two seconds in a cluster with a thousand of them.
+STARTING_SECONDS = 4.0
+_OF_RESTARTS = frozenset({0, 502, 503, 504})
+
+
+class Authorizer:
+    """The time in which a missing permission may be one that is not read yet. Thread-safe.
+
+    An API server that has just started answers 403 for some seconds, before it has read its roles.
+    It begins with the first refusal, and once more after each sign of a restart. So all requests of
+    a run together wait once for a permission that is really missing.
+    """
+
+    def __init__(self, clock: t.Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started_by: float | None = None
+
+    def is_starting(self, error: ApiError) -> bool:
+        """Whether the error is a refusal that a repetition may change."""
+        if error.status in _OF_RESTARTS:
+            self._started_by = None
+        if not error.fields.get("lacks_permission"):
+            return False
+        if self._started_by is None:
+            self._started_by = self._clock() + STARTING_SECONDS
+        return self._clock() < self._started_by
+
 
 Query = t.Mapping[str, t.Union[str, int]]
 # Called before each attempt of a write; returns its seconds, or raises to prevent it.
@@ -73,7 +203,7 @@ class Transport:
         return altered
 
     def is_starting(self, error: ApiError) -> bool:
-        """Whether the error may be one of a server that has just started; see ``authorizer``."""
+        """Whether the error may be one of a server that has just started; see Authorizer."""
         return self._authorizer.is_starting(error)
 
     def find(self, path: str, query: Query | None = None) -> MutableObject | None:

@@ -41,6 +41,14 @@ def reconciled(failure: Failure | None, remarks: t.Sequence[str] = ()) -> Condit
     return condition("Reconciled", "True", "ReconcileSuccess", text)
 
 
+def has_condition(obj: t.Any, name: str, status: str = "True") -> bool:
+    """Whether the status of an object of others has this condition with this status."""
+    return any(
+        (one.get("type"), one.get("status")) == (name, status)
+        for one in objects(member(obj, "status", "conditions"))
+    )
+
+
 def stored_condition(stored: Object, name: str) -> Condition | None:
     """A condition as the status has it, without its times; None if it has no readable one."""
     for each in objects(stored.get("conditions")):

@@ -19,9 +19,14 @@ def of_manifest(options: ArgumentSpec, spec: t.Any) -> dict[str, t.Any]:
     return _renamed(options.options, mapping(spec, "spec"), "spec")
 
 
-def taken_fields(spec: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """Options by name, from a table of option → field; fields without a default may be missing."""
-    return {name: spec[key] for name, key in names.items() if key in spec}
+def taken_fields(spec: Object, options: str) -> dict[str, t.Any]:
+    """Options by name, from a line of a table; fields without a default may be missing.
+
+    The name of an option's field follows a colon if it is another one than in camel case.
+    """
+    pairs = (option.partition(":") for option in options.split())
+    fields = {name: field or camel(name) for name, _colon, field in pairs}
+    return {name: spec[field] for name, field in fields.items() if field in spec}
 
 
 def camel(name: str) -> str:

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
 import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
 from ...base.context import Context, Parameters
-from ...base.errors import TargetError, TargetFailure
+from ...base.errors import InvalidInput, TargetError, TargetFailure
 from ...base.fields.lenient import member, objects, text
 from ...base.json_types import Object
+from ...base.metrics import LABEL_NAME
 from ...base.texts import shown
 from ...fleet.budget import Budget
 from ...fleet.credentials import CredentialReference
@@ -26,11 +28,107 @@ from ...fleet.tls import ClientCertificate
 from ...fleet.urls import redacted
 from ...fleet.visits import Client
 from ...kube.client import Kube
-from ...kube.pod_bulk import without_bulk
+from ...kube.resource.conditions import has_condition
+from ...kube.source import without_bulk
 from ...nodeconfig.poll import Job, PollTarget, poll
-from . import exposition, kepler
+from . import kepler
 from .kepler import Amounts, PodName
-from .queries import Queries, queries
+
+_LABEL_NAME = re.compile(LABEL_NAME, re.ASCII)
+_ZONES = f'zone=~"{kepler.ADDED_ZONES}"'
+_NAME = "node_name,pod_id,pod_namespace,pod_name"
+_OLD_NAME = "instance,container_namespace,pod_name"
+_OF_OLD_PODS = 'mode="dynamic"'
+DAY_SECONDS = 86_400.0
+# Steps of a period; more steps would cost Prometheus more than they improve the answer.
+_STEPS = 96
+
+
+class Queries(t.NamedTuple):
+    """Power draw of nodes and pods of Kepler 0.10, CPUs of its pods, and watts of older versions.
+
+    Each query takes every series of Kepler once, even if several jobs scrape it.
+    ``covered`` are the seconds of the last period with series, at most a step less than all.
+    """
+
+    matchers: str
+    nodes: str
+    pods: str
+    cores: str
+    covered: str
+    old_nodes: str
+    old_pods: str
+    old_covered: str
+
+    def energy(self, seconds: float, *, is_old: bool) -> str:
+        """Joules of pods in the last seconds.
+
+        Prometheus extends the growth of a counter to both ends of the time, so the seconds must
+        have series: the joules of a longer time would be those of an unknown part of it.
+        """
+        window = f"{int(seconds)}s"
+        if is_old:
+            matchers = _OF_OLD_PODS + self.matchers
+            grown = _old("container", _OLD_NAME, "container_id", matchers, window)
+            return f"sum by ({_OLD_NAME}) ({grown})"
+        series = f'{kepler.POD_JOULES}{{state="running",{_ZONES}{self.matchers}}}'
+        return f"sum by ({_NAME}) (max by ({_NAME},zone) (increase({series}[{window}])))"
+
+
+def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) -> Queries:
+    """The queries. Raises InvalidInput for labels that are invalid in Prometheus."""
+    given = "".join(f",{name}={_quoted(name, value)}" for name, value in sorted(labels.items()))
+    pod = f"{_NAME},zone"
+    of_container = '{state="running",pod_id!=""' + given + "}"
+    return Queries(
+        matchers=given,
+        nodes=(
+            "sum by (node_name,zone) (max by (node_name,zone,path) "
+            f'({kepler.NODE_WATTS}{{zone!=""{given}}}))'
+        ),
+        pods=f'max by ({pod}) ({kepler.POD_WATTS}{{state="running",{_ZONES}{given}}})',
+        # For Kepler's metrics of containers; the counter has no zone.
+        cores=(
+            "sum by (node_name,pod_id) (max by (node_name,pod_id,container_id) "
+            f"(rate(kepler_container_cpu_seconds_total{of_container}[5m])))"
+        ),
+        covered=_covered(f"{kepler.NODE_JOULES}{{{_ZONES}{given}}}", period_seconds),
+        old_nodes=_old("node", "instance", "package,mode", f'mode!=""{given}'),
+        old_pods=_old("container", _OLD_NAME, "container_id", _OF_OLD_PODS + given),
+        old_covered=_covered(
+            f'kepler_node_package_joules_total{{mode!=""{given}}}', period_seconds
+        ),
+    )
+
+
+def _covered(series: str, period_seconds: float) -> str:
+    window, step = int(period_seconds), int(period_seconds / _STEPS)
+    return f"time() - min(min_over_time(timestamp({series})[{window}s:{step}s]))"
+
+
+def _old(level: str, labels: str, more: str, matchers: str, window: str = "") -> str:
+    """Queries of the counters of Kepler 0.9 and older, for both zones.
+
+    They give joules of the ``window``, by default the mean power of five minutes.
+    """
+    parts: list[str] = []
+    for zone in kepler.ZONES:
+        series = f"kepler_{level}_{zone}_joules_total{{{matchers}}}"
+        grown = f"increase({series}[{window}])" if window else f"rate({series}[5m])"
+        largest = f"max by ({labels},{more}) ({grown})"
+        parts.append(f'label_replace(sum by ({labels}) ({largest}),"zone","{zone}","","")')
+    return " or ".join(parts)
+
+
+def _quoted(name: str, value: t.Any) -> str:
+    if not _LABEL_NAME.fullmatch(name) or not isinstance(value, str):
+        raise InvalidInput(
+            f"meter: labels: {shown(name)} with {shown(value)} is not a Prometheus label; give a "
+            "name of letters, digits and underscores, and a text"
+        )
+    escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'"{escaped}"'
+
 
 PROMETHEUS, KEPLER = "Prometheus", "Kepler"
 # Kepler lists every process; a thousand of them take about 1 MB.
@@ -139,7 +237,9 @@ def _discovered(options: Parameters, kube: Kube) -> list[PollTarget]:
         node, address = member(pod, "spec", "nodeName"), _address(pod)
         if isinstance(node, str) and address is not None:
             endpoint = f"{options['scheme']}://{address}:{options['port']}"
-            by_node[node] = max(by_node.get(node, (False, "")), (_is_ready(pod), endpoint))
+            by_node[node] = max(
+                by_node.get(node, (False, "")), (has_condition(pod, "Ready"), endpoint)
+            )
     return [
         _target(node, endpoint, KEPLER, f"the pod of Kepler on {node}", options)
         for node, (_ready, endpoint) in sorted(by_node.items())
@@ -152,11 +252,6 @@ def _address(pod: Object) -> str | None:
     except ValueError:
         return None
     return f"[{address}]" if address.version == 6 else str(address)
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = objects(member(pod, "status", "conditions"))
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 async def _scrape(client: Client, _target: PollTarget) -> Amounts:
@@ -245,6 +340,9 @@ async def _query(client: Client, query: str) -> list[Object]:
     return objects(result)
 
 
+Key = t.TypeVar("Key", str, PodName)
+
+
 @dataclass
 class _Reader:
     """The series of one Prometheus; a defective one is an error of the node in its labels."""
@@ -252,28 +350,24 @@ class _Reader:
     url: str
     nodes: t.Collection[str] | None = None
     found: Answers = field(default_factory=Answers)
-    twice: set[tuple[str, PodName | str]] = field(default_factory=set)
-    cores_twice: set[tuple[str, PodName]] = field(default_factory=set)
+    # Of two series the right one is unknown, so neither counts.
+    removals: list[t.Callable[[], object]] = field(default_factory=list)
 
     def read(self, vectors: _Vectors) -> Answers:
-        for series in vectors.nodes:
-            self._each(series, vectors.is_old, self._put_node)
-        for series in vectors.pods:
-            self._each(series, vectors.is_old, self._put_pod)
-        for series in vectors.cores:
-            self._put_cores(series)
-        self._read_energy(vectors)
-        # The right one of two series is unknown, so neither counts.
-        for node, name in self.twice:
-            amounts = self.found.nodes[node]
-            if isinstance(name, PodName):
-                amounts.pods.pop(name, None)
-            else:
-                amounts.node.clear()
+        is_old = vectors.is_old
+        self._each(vectors.nodes, is_old, self._put_node)
+        self._each(vectors.pods, is_old, self._put_pod)
+        self._each(vectors.cores, is_old, self._put_cores)
+        if vectors.failure is None:
+            # Without two samples of any pod there is nothing that the seconds could be of.
+            self.found.covered_seconds = vectors.covered_seconds if vectors.energy else 0.0
+            self._each(vectors.energy, is_old, self._put_joules)
+        else:
+            self._fail("", vectors.failure)
+        for remove in self.removals:
+            remove()
         for node in [*self.found.nodes]:
             self._check(node)
-        for node, name in self.cores_twice:
-            self.found.nodes[node].cores.pop(name, None)
         return self.found
 
     def _check(self, node: str) -> None:
@@ -286,68 +380,59 @@ class _Reader:
             self._fail(node, failure)
 
     def _each(
-        self, series: Object, is_old: bool, put: t.Callable[[str, Labels, str, float], None]
+        self,
+        vector: t.Iterable[Object],
+        is_old: bool,
+        put: t.Callable[[str, Labels, Object], None],
     ) -> None:
-        labels = _labels(series)
-        if is_old:
-            labels = _in_new_words(labels)
-        node, zone = labels.get("node_name", ""), labels.get("zone", "")
-        try:
-            put(node, labels, zone, kepler.plausible(_value(series)))
-        except TargetFailure as failure:
-            self._fail(node, failure)
-
-    def _put_node(self, node: str, _labels: Labels, zone: str, watts: float) -> None:
-        zones = self.found.nodes.setdefault(node, Amounts(False)).node
-        if zone in zones:
-            self.twice.add((node, zone))
-            raise TargetFailure("malformed", f"two series have its zone {zone}")
-        zones[zone] = watts
-
-    def _put_pod(self, node: str, labels: Labels, zone: str, watts: float) -> None:
-        name = kepler.pod_name(labels)
-        zones = self.found.nodes.setdefault(node, Amounts(False)).pods.setdefault(name, {})
-        if zone in zones:
-            self.twice.add((node, name))
-            raise TargetFailure(
-                "malformed", f"two series are of its pod {shown(name.name)} in zone {zone}"
-            )
-        zones[zone] = watts
-
-    def _put_cores(self, series: Object) -> None:
-        """CPUs in use on nodes with a power reading."""
-        labels = _labels(series)
-        node, name = labels.get("node_name", ""), kepler.pod_name(labels)
-        if node not in self.found.nodes:
-            return
-        cores = self.found.nodes[node].cores
-        try:
-            value = kepler.plausible_cores(_value(series))
-            if name in cores:
-                self.cores_twice.add((node, name))
-                raise TargetFailure("malformed", f"two series are of CPUs of {shown(name.uid)}")
-            cores[name] = value
-        except TargetFailure as failure:
-            self._fail(node, failure)
-
-    def _read_energy(self, vectors: _Vectors) -> None:
-        """Joules of pods, and the covered seconds."""
-        if vectors.failure is not None:
-            self._fail("", vectors.failure)
-            return
-        # Without two samples of any pod there is nothing that the seconds could be of.
-        self.found.covered_seconds = vectors.covered_seconds if vectors.energy else 0.0
-        for series in vectors.energy:
-            labels = _labels(series)
-            if vectors.is_old:
-                labels = _in_new_words(labels)
-            node, name = labels.get("node_name", ""), kepler.pod_name(labels)
+        for series in vector:
+            labels = _in_new_words(_labels(series)) if is_old else _labels(series)
+            node = labels.get("node_name", "")
             try:
-                joules = kepler.plausible_joules(_value(series), vectors.covered_seconds)
-                # The query gives one series for each set of these labels.
-                self.found.joules.setdefault(node, {})[name] = joules
+                put(node, labels, series)
             except TargetFailure as failure:
                 self._fail(node, failure)
+
+    def _put_node(self, node: str, labels: Labels, series: Object) -> None:
+        watts, zone = kepler.plausible(_value(series)), labels.get("zone", "")
+        zones = self._amounts(node).node
+        self._put(zones, zone, watts, zones.clear, f"two series have its zone {zone}")
+
+    def _put_pod(self, node: str, labels: Labels, series: Object) -> None:
+        watts, zone = kepler.plausible(_value(series)), labels.get("zone", "")
+        name, pods = kepler.pod_name(labels), self._amounts(node).pods
+        problem = f"two series are of its pod {shown(name.name)} in zone {zone}"
+        remove = functools.partial(pods.pop, name, None)
+        self._put(pods.setdefault(name, {}), zone, watts, remove, problem)
+
+    def _put_cores(self, node: str, labels: Labels, series: Object) -> None:
+        """CPUs in use on nodes with a power reading."""
+        if node in self.found.nodes:
+            name, cores = kepler.pod_name(labels), self.found.nodes[node].cores
+            remove = functools.partial(cores.pop, name, None)
+            problem = f"two series are of CPUs of {shown(name.uid)}"
+            self._put(cores, name, kepler.plausible_cores(_value(series)), remove, problem)
+
+    def _put_joules(self, node: str, labels: Labels, series: Object) -> None:
+        """The query gives one series for each set of these labels."""
+        joules = kepler.plausible_joules(_value(series), self.found.covered_seconds)
+        self.found.joules.setdefault(node, {})[kepler.pod_name(labels)] = joules
+
+    def _amounts(self, node: str) -> Amounts:
+        return self.found.nodes.setdefault(node, Amounts(False))
+
+    def _put(
+        self,
+        amounts: dict[Key, float],
+        key: Key,
+        amount: float,
+        remove: t.Callable[[], object],
+        problem: str,
+    ) -> None:
+        if key in amounts:
+            self.removals.append(remove)
+            raise TargetFailure("malformed", problem)
+        amounts[key] = amount
 
     def _fail(self, node: str, failure: TargetFailure) -> None:
         if self.nodes is not None and node and node not in self.nodes:
@@ -380,6 +465,6 @@ def _value(series: Object) -> float:
     pair = member(series, "value")
     given = pair[1] if isinstance(pair, list) and len(pair) == 2 else None
     try:
-        return exposition.amount(given if isinstance(given, str) else "")
+        return kepler.amount(given if isinstance(given, str) else "")
     except ValueError as error:
         raise TargetFailure("malformed", f"a series {error}") from error

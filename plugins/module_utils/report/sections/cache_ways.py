@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, natural
-from ..markup import Markup, element, join
+from ..markup import Child, Markup, element
 from ..numbers import counted, listed, moment, number
-from ..parts import Kind, Mark, Part, holder, letter, picture
-from ..section import Column, Data, Detail, Section, lead, note, of
+from ..parts import Kind, Mark, Part, card, figure, holder, letter, picture
+from ..section import Column, Data, Detail, Section, folded, lead, note, of
 
 _MAX_DRAWN = 24
 _POOLS = {"guaranteed": "guaranteed", "besteffort": "best effort", "shared": "shared"}
@@ -78,7 +78,7 @@ def _order(node: Data) -> tuple[bool, int]:
     return not _is_split(node), min((cache["longest_run"] for cache in node["caches"]), default=0)
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     drawn = (data["nodes"] or data["idle"])[:_MAX_DRAWN]
     parts = [lead(_words(data)), _legend(drawn)]
     parts.append(element("div", map(_card, drawn), class_="cards"))
@@ -91,7 +91,7 @@ def _render(data: Data, detail: Detail) -> Markup:
             "workload are derived from the order in which RMD assigns them, so workloads with "
             "equal numbers of ways may be swapped."
         )
-    return join([*parts, note(told)])
+    return [*parts, note(told)]
 
 
 def _words(data: Data) -> str:
@@ -114,13 +114,7 @@ def _card(node: Data) -> Markup:
     letters = {item["id"]: letter(place) for place, item in enumerate(node["holders"])}
     caches = [_figure(cache, letters) for cache in node["caches"]]
     holders = [holder(letters[each["id"]], _name(each), _asked(each)) for each in node["holders"]]
-    return element(
-        "div",
-        element("h3", _heading(node)),
-        caches,
-        element("ul", holders, class_="holders") if holders else None,
-        class_="card",
-    )
+    return card(_heading(node), caches, holders)
 
 
 def _heading(node: Data) -> str:
@@ -137,8 +131,7 @@ def _figure(cache: Data, letters: t.Mapping[str, str]) -> Markup:
         _marks(shares),
         steps=cache["ways"],
     )
-    caption = [element("b", f"Cache {cache['id']}"), f"CPUs {cache['cpus']}: {_free(cache)}"]
-    return element("figure", drawn, element("figcaption", caption))
+    return figure(drawn, f"Cache {cache['id']}", f"CPUs {cache['cpus']}: {_free(cache)}")
 
 
 def _part(share: Data, letters: t.Mapping[str, str]) -> Part:
@@ -195,11 +188,8 @@ def _asked(item: Data) -> str:
 
 
 def _table(nodes: t.Sequence[Data], detail: Detail) -> Markup:
-    return element(
-        "details",
-        element("summary", f"Table of {counted(len(nodes), 'node')}"),
-        detail.table("Cache ways by node", _COLUMNS, nodes, "nodes with workloads"),
-    )
+    body = detail.table("Cache ways by node", _COLUMNS, nodes, "nodes with workloads")
+    return folded(f"Table of {counted(len(nodes), 'node')}", body)
 
 
 def _holders(items: t.Iterable[Data]) -> str:

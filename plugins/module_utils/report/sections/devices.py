@@ -11,10 +11,10 @@ import typing as t
 from ...devices.inventory import NETWORK, Inventory, NodeDevices, inventory
 from ...devices.model.findings import ApiObject
 from ..fleet import Fleet, natural
-from ..markup import Child, Markup, element, join
+from ..markup import Child, Markup, element
 from ..numbers import counted, listed, moment, number
-from ..parts import Part, holder, letter, picture
-from ..section import Column, Data, Detail, Section, lead, note, of, table
+from ..parts import Part, card, figure, holder, letter, picture
+from ..section import Column, Data, Detail, Section, folded, lead, note, of, table
 
 _MAX_DRAWN = 24
 _MAX_BOXES, _BOXES_IN_A_ROW, _BOX = 64, 16, 1.25
@@ -90,7 +90,7 @@ def _is_partly_used(divided: Data) -> bool:
     return bool(0 < used < divided["units"])
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     nodes = data["nodes"]
     drawn = nodes[:_MAX_DRAWN]
     parts: list[Child] = [lead(_words(data)), table("Devices by driver", _DRIVERS, data["drivers"])]
@@ -101,7 +101,7 @@ def _render(data: Data, detail: Detail) -> Markup:
     told = f"{said} Devices with shared counters count as one."
     if data["problems"]:
         told += f" Left out as unreadable: {listed(data['problems'], 3)}."
-    return join([*parts, note(told)])
+    return [*parts, note(told)]
 
 
 def _words(data: Data) -> str:
@@ -124,12 +124,8 @@ def _legend(nodes: t.Sequence[Data]) -> Markup:
     return element("ul", items, class_="legend")
 
 
-def _letters(node: Data) -> dict[int, str]:
-    return {int(one): letter(place) for place, one in enumerate(node["holders"])}
-
-
 def _card(node: Data) -> Markup:
-    letters = _letters(node)
+    letters = {int(one): letter(place) for place, one in enumerate(node["holders"])}
     pools: dict[tuple[str, str], list[Data]] = {}
     for one in node["whole"]:
         pools.setdefault((one["driver"], one["pool"]), []).append(one)
@@ -137,21 +133,14 @@ def _card(node: Data) -> Markup:
     figures = [_whole_figure(driver, pools[driver, pool], letters) for driver, pool in used]
     divided = [one for one in node["divided"] if one["parts"]]
     figures += [_divided_figure(one, letters) for one in divided]
-    more = len(node["divided"]) - len(divided)
+    more, rest = len(node["divided"]) - len(divided), None
+    if more:
+        rest = note(f"{number(more)} more that can be divided {'is' if more == 1 else 'are'} free.")
     holders = [
         holder(letters[int(one)], _whose(held), _what(node, int(one)))
         for one, held in node["holders"].items()
     ]
-    return element(
-        "div",
-        element("h3", node["node"] or _SEVERAL_NODES),
-        figures,
-        note(f"{number(more)} more that can be divided {'is' if more == 1 else 'are'} free.")
-        if more
-        else None,
-        element("ul", holders, class_="holders"),
-        class_="card",
-    )
+    return card(node["node"] or _SEVERAL_NODES, figures, holders, rest)
 
 
 def _whole_figure(driver: str, devices: t.Sequence[Data], letters: t.Mapping[int, str]) -> Markup:
@@ -163,8 +152,7 @@ def _whole_figure(driver: str, devices: t.Sequence[Data], letters: t.Mapping[int
     words = f"{devices[0]['pool']}: {number(free)} of {number(len(devices))} free"
     if len(shown) < len(devices):
         words += f", {number(len(devices) - len(shown))} are not drawn"
-    caption = element("figcaption", element("b", driver), words)
-    return element("figure", [_boxes(row, letters) for row in rows], caption)
+    return figure([_boxes(row, letters) for row in rows], driver, words)
 
 
 def _boxes(devices: t.Sequence[Data], letters: t.Mapping[int, str]) -> Markup:
@@ -188,8 +176,8 @@ def _divided_figure(one: Data, letters: t.Mapping[int, str]) -> Markup:
         words.append(f"{part['device']}{where}: {holder}")
     steps = round(one["units"]) if one["slices"] else 0
     told = f"{one['used']} of {one['capacity']} {one['amount']} in use"
-    caption = element("figcaption", element("b", f"{one['driver']}, {one['name']}"), told)
-    return element("figure", picture(_WIDTH, parts, "; ".join(words), steps=steps), caption)
+    drawn = picture(_WIDTH, parts, "; ".join(words), steps=steps)
+    return figure(drawn, f"{one['driver']}, {one['name']}", told)
 
 
 def _whose(holder: Data) -> str:
@@ -209,11 +197,8 @@ def _what(node: Data, holder: int) -> str:
 
 
 def _node_table(nodes: t.Sequence[Data], detail: Detail) -> Markup:
-    return element(
-        "details",
-        element("summary", f"Table of {counted(len(nodes), 'node')} with devices in use"),
-        detail.table("Devices by node", _NODES, nodes, "nodes with devices in use"),
-    )
+    body = detail.table("Devices by node", _NODES, nodes, "nodes with devices in use")
+    return folded(f"Table of {counted(len(nodes), 'node')} with devices in use", body)
 
 
 def _in_use(node: Data) -> str:

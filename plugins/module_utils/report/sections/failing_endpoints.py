@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..fleet import Fleet, natural
-from ..markup import Markup, element, join
+from ..markup import Child, element
 from ..numbers import counted
 from ..section import Column, Data, Detail, Section, lead, of
 
@@ -63,12 +63,12 @@ _COLUMNS = (
 )
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     errors = data["errors"]
     if not errors:
         return lead("Every endpoint answered.")
     words = f"{counted(len(errors), 'failure')} at {counted(data['failing'], 'node')}."
-    return join([lead(words), detail.table("Failing endpoints", _COLUMNS, errors, "failures")])
+    return [lead(words), detail.table("Failing endpoints", _COLUMNS, errors, "failures")]
 
 
 SECTION = Section("failing_endpoints", "Failing endpoints", collect, _render)

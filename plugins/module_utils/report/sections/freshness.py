@@ -10,9 +10,9 @@ import typing as t
 
 from ...base.units import format_duration, format_time, parse_time
 from ..fleet import Fleet, Node, source_of, time_of
-from ..markup import Child, Markup, element, join
+from ..markup import Child, element, join
 from ..numbers import LACKING, counted, moment, number, quantity
-from ..section import Column, Data, Detail, Section, lead, note, of
+from ..section import Column, Data, Detail, Section, folded, lead, note, of
 
 _QUANTITIES = {
     "inlet_celsius": ("Inlet", "°C", 1),
@@ -67,7 +67,7 @@ def _expected(entry: Data) -> t.Iterable[str]:
     return names
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     fresh = [entry for entry in data["nodes"] if _is_fresh(entry)]
     others = [entry for entry in data["nodes"] if not _is_fresh(entry)]
     words = (
@@ -78,10 +78,9 @@ def _render(data: Data, detail: Detail) -> Markup:
         parts.append(element("h3", "Not read completely"))
         parts.append(detail.table("Incomplete readings", _COLUMNS, others, "nodes"))
     if fresh:
-        summary = element("summary", f"The {counted(len(fresh), 'node')} that were read completely")
+        summary = f"The {counted(len(fresh), 'node')} that were read completely"
         caption = "Readings of nodes that were read completely"
-        body = detail.table(caption, _COLUMNS, fresh, "nodes")
-        parts.append(element("details", summary, body))
+        parts.append(folded(summary, detail.table(caption, _COLUMNS, fresh, "nodes")))
     parts.append(
         note(
             "The last value replaces a missing one for a limited time, then the NodeConfig's "

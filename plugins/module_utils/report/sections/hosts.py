@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, natural
-from ..markup import Markup, element
+from ..markup import Child, element
 from ..numbers import counted, moment, number
-from ..section import Column, Data, Detail, Section, lead, note, of
+from ..section import Column, Data, Detail, Section, folded, lead, note, of
 
 _NO_RACK = "no rack"
 
@@ -42,7 +42,7 @@ def _order(host: Data) -> tuple[t.Any, ...]:
     return "master" not in roles, not roles, natural(host["name"])
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     told = (
         f"Cluster {data['cluster']} has {counted(data['masters'], 'master')} and "
         f"{counted(data['workers'], 'worker')} on {counted(data['hosts'], 'known host')}."
@@ -53,8 +53,7 @@ def _render(data: Data, detail: Detail) -> Markup:
         used = sum(bool(host["roles"]) for host in hosts)
         heading = f"{rack['rack']}: {number(used)} of {counted(len(hosts), 'host')} with a role"
         caption = f"Hosts of {rack['rack']}"
-        inside = detail.table(caption, _COLUMNS, hosts, "hosts of this rack")
-        parts.append(element("details", element("summary", heading), inside))
+        parts.append(folded(heading, detail.table(caption, _COLUMNS, hosts, "hosts of this rack")))
     parts.append(note(f"Assignment of {moment(data['time'])}."))
     return element("div", parts)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...base.errors import InvalidInput
 from ...base.units import parse_time
 from ..fleet import Fleet, natural
-from ..markup import Child, Markup, join
+from ..markup import Child, Markup
 from ..numbers import counted, moment, money, number, quantity, watts
 from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of
 from ..sources import Document
@@ -148,17 +148,15 @@ def _nodes(document: Document) -> list[Entry]:
     ]
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     spaces, workloads, nodes = data["namespaces"], data["workloads"], data["nodes"]
-    return join(
-        [
-            lead(_lead(data)),
-            _table("namespace", spaces, of("namespace"), data, detail),
-            _table("workload", workloads, _workload, data, detail),
-            detail.table(_OF_NODES, _NODES, nodes, "nodes") if nodes else None,
-            note(*_notes(data)),
-        ]
-    )
+    return [
+        lead(_lead(data)),
+        _table("namespace", spaces, of("namespace"), data, detail),
+        _table("workload", workloads, _workload, data, detail),
+        detail.table(_OF_NODES, _NODES, nodes, "nodes") if nodes else None,
+        note(*_notes(data)),
+    ]
 
 
 def _lead(data: Data) -> str:

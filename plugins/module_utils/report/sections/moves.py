@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 from ..fleet import Fleet
-from ..markup import Markup, join
+from ..markup import Child, Markup
 from ..numbers import counted, listed, number, watts
 from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of
 
@@ -43,7 +43,7 @@ def _collect(fleet: Fleet) -> Data | None:
     }
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     steps = data["steps"]
     if not steps:
         return lead("No move of running pods would save enough.")
@@ -59,16 +59,14 @@ def _render(data: Data, detail: Detail) -> Markup:
     told = (
         f"{counted(data['moves'], 'move')} of running pods would save {watts(data['gain_watts'])}."
     )
-    return join(
-        [
-            lead(told),
-            detail.table("Moves of running pods, by step", columns, steps, "steps"),
-            note(
-                "Proposed by the plan. A run may end after any step. The last column is the largest "
-                "cost of an end within the step, until its other moves are made."
-            ),
-        ]
-    )
+    return [
+        lead(told),
+        detail.table("Moves of running pods, by step", columns, steps, "steps"),
+        note(
+            "Proposed by the plan. A run may end after any step. The last column is the largest "
+            "cost of an end within the step, until its other moves are made."
+        ),
+    ]
 
 
 def _cost_if_stopped(step: Data) -> str:

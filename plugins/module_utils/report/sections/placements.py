@@ -6,9 +6,17 @@
 from __future__ import annotations
 
 from ..fleet import Fleet, natural
-from ..markup import Markup, join
+from ..markup import Child
 from ..numbers import counted, number, watts
 from ..section import Column, Data, Detail, Section, lead, note, of
+
+# A node that the snapshot lacks.
+_UNREADABLE: Data = dict.fromkeys(
+    (
+        *("server_type", "cores", "cpu_before", "cpu_after"),
+        *("watts_before", "watts_after", "measured_after"),
+    )
+)
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -20,24 +28,14 @@ def _collect(fleet: Fleet) -> Data | None:
     known = {node.name: node for node in fleet.nodes}
     entries = []
     for name in sorted(pods, key=lambda name: (-len(pods[name]), natural(name))):
-        node = known.get(name)
-        entries.append(
-            {
-                "node": name,
-                "server_type": node.server_type if node else None,
-                "pods": pods[name],
-                "cpu_before": node.cpu_before if node else None,
-                "cpu_after": node.cpu_after if node else None,
-                "cores": node.cores if node else None,
-                "watts_before": node.predicted_before if node else None,
-                "watts_after": node.predicted_after if node else None,
-                "measured_after": node.measured_after if node else None,
-            }
-        )
+        node, own = known.get(name), _UNREADABLE
+        if node is not None:
+            own = {"server_type": node.server_type, "cores": node.cores, **node.figures}
+        entries.append({"node": name, "pods": pods[name], **own})
     return {"nodes": entries, "placed": len(fleet.placements)}
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     is_measured = any(entry["measured_after"] is not None for entry in data["nodes"])
     columns = [
         Column("Node", of("node")),
@@ -59,13 +57,11 @@ def _render(data: Data, detail: Detail) -> Markup:
     ]
     placed = counted(data["placed"], "pod")
     nodes = counted(len(data["nodes"]), "node")
-    return join(
-        [
-            lead(f"{placed} on {nodes}."),
-            detail.table("Placements by node", columns, data["nodes"], "nodes with their pods"),
-            note("Open a number of pods to see their names; report.json has them all."),
-        ]
-    )
+    return [
+        lead(f"{placed} on {nodes}."),
+        detail.table("Placements by node", columns, data["nodes"], "nodes with their pods"),
+        note("Open a number of pods to see their names; report.json has them all."),
+    ]
 
 
 SECTION = Section("placements", "Placements", _collect, _render)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, Node, grouped
-from ..markup import Child, Markup, element, join
+from ..markup import Child, Markup, element
 from ..numbers import LACKING, counted, number, percent, watts
 from ..section import Column, Data, Detail, Section, note, of, table
 from ..sources import Document
@@ -46,9 +46,14 @@ def _collect(fleet: Fleet) -> Data | None:
                     node.curve.cores[-1] if node.curve else 0.0 for node in types[name]
                 ),
                 "most_watts": max(_most_watts(node) for node in types[name]),
-                "nodes": [_entry(node) for node in sorted(types[name], key=_most_changed)],
+                "nodes": [
+                    _entry(node) for node in sorted(types[name], key=lambda one: -one.added_cores)
+                ],
             }
-            for name in sorted(types, key=lambda name: _spared(types[name]))
+            # Types with a changed node first.
+            for name in sorted(
+                types, key=lambda name: all(one.added_cores <= _MIN_CORES for one in types[name])
+            )
         ],
     }
 
@@ -135,14 +140,6 @@ def _evidence(nodes: list[Node]) -> dict[str, t.Any]:
     }
 
 
-def _spared(nodes: list[Node]) -> bool:
-    return not any(node.added_cores > _MIN_CORES for node in nodes)
-
-
-def _most_changed(node: Node) -> float:
-    return -node.added_cores
-
-
 def _most_watts(node: Node) -> float:
     by_curve = max(node.curve.watts) if node.curve else 0.0
     return max(by_curve, node.measured_before or 0.0, node.measured_after or 0.0)
@@ -153,16 +150,12 @@ def _entry(node: Node) -> dict[str, t.Any]:
         "node": node.name,
         "cpu": [round(cpu, 3) for cpu in (node.curve.cores if node.curve else ())],
         "watts": [round(watt, 1) for watt in (node.curve.watts if node.curve else ())],
-        "cpu_before": node.cpu_before,
-        "cpu_after": node.cpu_after,
-        "watts_before": node.predicted_before,
-        "watts_after": node.predicted_after,
         "measured_before": node.measured_before,
-        "measured_after": node.measured_after,
+        **node.figures,
     }
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     groups = [
         element("div", _heading(group), _figures(group, detail), class_="group")
         for group in data["types"]
@@ -173,7 +166,7 @@ def _render(data: Data, detail: Detail) -> Markup:
         ("lacking", "Nodes without a power curve", _LACKING, "nodes"),
     ):
         parts += [detail.table(caption, columns, data[key], what)] if data[key] else []
-    return join([*parts, _legend(data), groups])
+    return [*parts, _legend(data), groups]
 
 
 _LACKING = (Column("Node", of("node")), Column("Reason", of("reason")))
@@ -186,20 +179,18 @@ _PUBLISHED = (
 )
 
 
-def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
+def _sources_table(sources: t.Sequence[Data]) -> Child:
     """Sources of curves, unless all are predictors."""
     if [entry["source"] for entry in sources] == [_SOURCES["predictor"]]:
         return None
-    return join(
-        [
-            table("Sources of power curves", _OF_SOURCES, sources),
-            note(
-                "Error: the mean absolute error of samples that the fit has not seen. A learned "
-                "curve is flat beyond the recorded loads. Off by: the mean absolute error of a "
-                "node against its BMC."
-            ),
-        ]
-    )
+    return [
+        table("Sources of power curves", _OF_SOURCES, sources),
+        note(
+            "Error: the mean absolute error of samples that the fit has not seen. A learned "
+            "curve is flat beyond the recorded loads. Off by: the mean absolute error of a "
+            "node against its BMC."
+        ),
+    ]
 
 
 def _if_there(key: str, show: t.Callable[[t.Any], str]) -> t.Callable[[Data], str]:
@@ -330,15 +321,18 @@ def _legend(data: Data) -> Markup:
     nodes = [node for group in data["types"] for node in group["nodes"]]
     planned = any(node["cpu_after"] is not None for node in nodes)
     measured = any(node["measured_after"] is not None for node in nodes)
+    keys = (
+        ("line", "power over cores in use, by the curve", True),
+        ("was", "before", planned),
+        ("is", "after, predicted", planned),
+        ("same", "unchanged", planned),
+        ("dash", "after, measured", measured),
+    )
     items = [
-        element("li", element("i", class_="key line"), "power over cores in use, by the curve")
+        element("li", element("i", class_=f"key {kind}"), words)
+        for kind, words, is_drawn in keys
+        if is_drawn
     ]
-    if planned:
-        items.append(element("li", element("i", class_="key was"), "before"))
-        items.append(element("li", element("i", class_="key is"), "after, predicted"))
-        items.append(element("li", element("i", class_="key same"), "unchanged"))
-    if measured:
-        items.append(element("li", element("i", class_="key dash"), "after, measured"))
     return element("ul", items, class_="legend")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, Node, natural
-from ..markup import Markup, join
+from ..markup import Child
 from ..numbers import number, percent, watts
 from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of, table
 
@@ -57,7 +57,7 @@ def errors_of(pairs: list[tuple[float, float]]) -> dict[str, t.Any]:
     }
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     types, fleet = data["types"], {**data["fleet"], "server_type": "all"}
     most = max(entry["node_error_percent"] for entry in types)
     columns = [
@@ -73,21 +73,19 @@ def _render(data: Data, detail: Detail) -> Markup:
         Column("Worst", of("worst_error_percent", percent), True),
     ]
     when = "after" if data["of"] == "after" else "before"
-    return join(
-        [
-            lead(
-                f"The fleet's sum was off by {percent(fleet['bias_percent'], sign=True)}, "
-                f"a node by {percent(fleet['node_error_percent'])} on average, "
-                f"{when} the placement."
-            ),
-            table("Prediction error by server type", columns, [*detail.cut(types), fleet]),
-            detail.rest(types, "server types"),
-            note(
-                "Off by: predicted minus measured. Retrain the model of a type whose error is "
-                "large and grows."
-            ),
-        ]
-    )
+    return [
+        lead(
+            f"The fleet's sum was off by {percent(fleet['bias_percent'], sign=True)}, "
+            f"a node by {percent(fleet['node_error_percent'])} on average, "
+            f"{when} the placement."
+        ),
+        table("Prediction error by server type", columns, [*detail.cut(types), fleet]),
+        detail.rest(types, "server types"),
+        note(
+            "Off by: predicted minus measured. Retrain the model of a type whose error is "
+            "large and grows."
+        ),
+    ]
 
 
 SECTION = Section("prediction_error", "Prediction error", _collect, _render)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, Node, grouped
-from ..markup import Markup, join
+from ..markup import Child, Markup
 from ..numbers import listed, number, quantity, watts
 from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of
 
@@ -90,7 +90,7 @@ def _range(entries: t.Sequence[Data], lowest: bool = False) -> str:
     return f"{low}\u202fW" if lowest or low == high else f"{low} to {high}\u202fW"
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     entries = data["types"]
     dearest = max((entry["watts_per_core"] or 0 for entry in entries), default=0)
     most = max((entry["cores_added"] for entry in entries), default=0)
@@ -120,16 +120,14 @@ def _render(data: Data, detail: Detail) -> Markup:
     ]
     reason = why(data)
     caption = "What a core costs on each type of server"
-    return join(
-        [
-            lead(reason) if reason else None,
-            detail.table(caption, columns, entries, "server types"),
-            note(
-                "Watts a core: the predicted power that the placed pods add per core in use; for a "
-                "type without placed pods, the least power per core of any additional load."
-            ),
-        ]
-    )
+    return [
+        lead(reason) if reason else None,
+        detail.table(caption, columns, entries, "server types"),
+        note(
+            "Watts a core: the predicted power that the placed pods add per core in use; for a "
+            "type without placed pods, the least power per core of any additional load."
+        ),
+    ]
 
 
 def _is_used(entry: Data) -> bool:

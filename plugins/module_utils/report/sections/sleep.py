@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, Node, grouped
-from ..markup import Markup, join
+from ..markup import Child
 from ..numbers import counted, number, watts
 from ..section import Column, Data, Detail, Section, lead, note, of
 
@@ -58,15 +58,13 @@ _COLUMNS = (
 )
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     told = f"{counted(data['nodes'], 'node')} without workload would save "
-    return join(
-        [
-            lead(told, watts(data["saved_watts"]), " asleep."),
-            detail.table("Nodes that may sleep", _COLUMNS, data["types"], "server types"),
-            note("These nodes run only pods of DaemonSets. Nothing here puts a node to sleep."),
-        ]
-    )
+    return [
+        lead(told, watts(data["saved_watts"]), " asleep."),
+        detail.table("Nodes that may sleep", _COLUMNS, data["types"], "server types"),
+        note("These nodes run only pods of DaemonSets. Nothing here puts a node to sleep."),
+    ]
 
 
 SECTION = Section("sleep", "Nodes that may sleep", _collect, _render)

@@ -9,7 +9,7 @@ import typing as t
 
 from ...base.units import parse_time
 from ..fleet import Fleet, natural
-from ..markup import Markup, element
+from ..markup import Child, Markup, element
 from ..numbers import counted, moment, money, number, quantity, watts
 from ..section import Column, Data, Detail, Section, facts, lead, note, of, table
 from ..timeline import Line, timeline
@@ -79,7 +79,7 @@ def _order(machine: Data) -> tuple[int, list[t.Any]]:
     return _PHASES.index(machine["phase"]), list(natural(machine["name"]))
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     phases, price = data["phases"], data["saved_cost"]
     first = (
         f"{counted(phases['asleep'], 'machine')} asleep, {number(phases['awake'])} awake; sleep saves ",

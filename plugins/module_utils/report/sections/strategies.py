@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...scheduling.plan import is_comparable
 from ..fleet import Fleet
-from ..markup import Markup, join
+from ..markup import Child, Markup
 from ..numbers import number, percent, watts
 from ..section import Column, Data, Detail, Section, drawn_bar, lead, note, of, table
 
@@ -37,9 +37,7 @@ def _collect(fleet: Fleet) -> Data | None:
     }
     entries = [
         {
-            "strategy": entry["strategy"],
-            "watts_added": entry["watts_added"],
-            "placed": entry["placed"],
+            **{name: entry[name] for name in ("strategy", "watts_added", "placed")},
             "ours": False,
             "comparable": is_comparable(entry, nodes, unpriced),
         }
@@ -55,7 +53,7 @@ def _collect(fleet: Fleet) -> Data | None:
     }
 
 
-def _render(data: Data, _detail: Detail) -> Markup:
+def _render(data: Data, _detail: Detail) -> Child:
     entries = data["strategies"]
     ours = entries[0]["watts_added"]
     most = max(entry["watts_added"] for entry in entries)
@@ -77,16 +75,14 @@ def _render(data: Data, _detail: Detail) -> Markup:
     ]
     bound = watts(data["lower_bound_added"])
     words = "and this plan is proven to be the best" if data["proven"] else "by a proven bound"
-    return join(
-        [
-            lead(_compared(entries)),
-            table("Power that the pods add, by strategy", columns, entries),
-            note(
-                "Predicted on the same snapshot with the same curves. No placement of these pods "
-                f"can add less than {bound}, {words}."
-            ),
-        ]
-    )
+    return [
+        lead(_compared(entries)),
+        table("Power that the pods add, by strategy", columns, entries),
+        note(
+            "Predicted on the same snapshot with the same curves. No placement of these pods "
+            f"can add less than {bound}, {words}."
+        ),
+    ]
 
 
 def _compared(entries: list[Data]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, Node, grouped, source_of
-from ..markup import Child, Markup, element, join
+from ..markup import Child, Markup, element
 from ..numbers import LACKING, celsius, counted, number
 from ..section import Data, Detail, Section, lead, note
 
@@ -54,11 +54,7 @@ def _cell(node: Node) -> dict[str, t.Any]:
     }
 
 
-def _class(value: float) -> str:
-    return f"t{sum(value > end for end in _ENDS)}"
-
-
-def _render(data: Data, _detail: Detail) -> Markup:
+def _render(data: Data, _detail: Detail) -> Child:
     hottest, lacking = data["hottest"], data["lacking"]
     words = []
     if hottest is not None:
@@ -77,18 +73,16 @@ def _render(data: Data, _detail: Detail) -> Markup:
     is_dense = sum(len(rack["nodes"]) for rack in data["racks"]) > _MAX_NAMED
     positions = [cell["rack_unit"] for rack in data["racks"] for cell in rack["nodes"]]
     order = "Racks are drawn with the highest unit on top. " if None not in positions else ""
-    return join(
-        [
-            lead(" ".join(words)),
-            _legend(lacking > 0),
-            element("div", racks, class_="racks dense" if is_dense else "racks"),
-            note(
-                f"{order}18 to 27 °C is the inlet temperature that ASHRAE recommends; 32 °C is the "
-                "most for class A1. A value with ≈ is not of this reading but the last one, or the "
-                "NodeConfig's fallback."
-            ),
-        ]
-    )
+    return [
+        lead(" ".join(words)),
+        _legend(lacking > 0),
+        element("div", racks, class_="racks dense" if is_dense else "racks"),
+        note(
+            f"{order}18 to 27 °C is the inlet temperature that ASHRAE recommends; 32 °C is the "
+            "most for class A1. A value with ≈ is not of this reading but the last one, or the "
+            "NodeConfig's fallback."
+        ),
+    ]
 
 
 def _item(cell: Data) -> Markup:
@@ -99,7 +93,7 @@ def _item(cell: Data) -> Markup:
         "li",
         element("span", cell["node"]),
         element("b", shown),
-        class_="none" if value is None else _class(value),
+        class_="none" if value is None else f"t{sum(value > end for end in _ENDS)}",
         title=cell["node"],
     )
 

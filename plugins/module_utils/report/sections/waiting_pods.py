@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..fleet import Fleet
-from ..markup import Markup, element
+from ..markup import Child, Markup, element
 from ..numbers import counted, number
 from ..section import Column, Data, Detail, Section, lead, of
 
@@ -51,7 +51,7 @@ _NOT_BOUND = (
 )
 
 
-def _render(data: Data, detail: Detail) -> Markup:
+def _render(data: Data, detail: Detail) -> Child:
     if not data["waiting"] and not data["not_bound"]:
         return lead("No pod is waiting.")
     columns = [

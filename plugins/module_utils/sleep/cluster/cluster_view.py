@@ -16,8 +16,7 @@ from ...base.fields.lenient import member, objects, text
 from ...base.json_types import MutableObject, Object
 from ...base.units import parse_time
 from ...kube.client import Kube
-from ...kube.common_sources import trim_node
-from ...kube.source import read_source
+from ...kube.source import read_source, trim_node
 from ...scheduling.scope import Scope
 from ...snapshot.snapshot import SOURCES
 from ..machine import Phase

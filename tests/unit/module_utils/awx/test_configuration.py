@@ -16,9 +16,10 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison, files
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import SPEC, configure
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.credential_types import (
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
     CREDENTIAL_TYPES,
+    SPEC,
+    configure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.naming import marker
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.workflow import LINKS

@@ -10,7 +10,7 @@ import zoneinfo
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.schedules import (
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.workflow import (
     problem_of_recurrence,
 )
 from lab.awx.schedules import problems_of_recurrence

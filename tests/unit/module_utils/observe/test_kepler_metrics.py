@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import exposition
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import kepler
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
     Amounts,
     PodName,
@@ -111,7 +111,7 @@ def test_metrics_that_are_broken_impossible_or_twice_there_are_an_error(text: st
 
 
 def test_no_more_samples_are_kept_than_a_node_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "MAX_SAMPLES", 5)
+    monkeypatch.setattr(kepler, "MAX_SAMPLES", 5)
     lines = [POD.replace('"u"', f'"u{number}"') + " 1" for number in range(6)]
     assert len(of_text("\n".join(lines[:5])).pods) == 5
     with pytest.raises(TargetFailure, match="more than 5 samples"):

@@ -23,9 +23,11 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition, serving
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.exposition import collect
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.serving import MetricsServer
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import serving
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.serving import (
+    MetricsServer,
+    collect,
+)
 
 NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
@@ -118,8 +120,8 @@ def test_a_series_is_there_once(tmp_path: Path) -> None:
 def test_files_have_a_largest_size_each_and_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exposition, "MAX_FILE", 30)
-    monkeypatch.setattr(exposition, "MAX_TOTAL", 50)
+    monkeypatch.setattr(serving, "MAX_FILE", 30)
+    monkeypatch.setattr(serving, "MAX_TOTAL", 50)
     write(tmp_path, "a/1", "".join(f"one{number} 1\n" for number in range(9)))
     for number in range(2, 6):
         write(tmp_path, f"a/{number}", f"watts{number} 1\nmore{number} 1\n")

@@ -23,24 +23,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import pa
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import watch
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import KUBECONFIG_VARIABLE
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import period as periods
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
     reasons,
-    requests,
+    resource,
     stalling,
     watching,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import serves
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.requests import (
-    Request,
-    Requests,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
     FLEET_ANNOTATION,
     RECONCILE_PERIOD,
     PowerFleet,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import Watcher
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import (
+    Request,
+    Requests,
+    Watcher,
+)
 from support.power_fleets import manifest as power_fleet
 from support.power_fleets import parsed, schema
 from support.watch_api import Asked, WatchApi
@@ -288,8 +287,8 @@ def api() -> t.Iterator[WatchApi]:
 
 @pytest.fixture
 def running(api: WatchApi, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Running]:
-    monkeypatch.setattr(requests, "GATHERING_SECONDS", 0.1)
-    monkeypatch.setattr(requests, "SPACING_SECONDS", 0.3)
+    monkeypatch.setattr(watching, "GATHERING_SECONDS", 0.1)
+    monkeypatch.setattr(watching, "SPACING_SECONDS", 0.3)
     made = Running(api)
     yield made
     made.stop()
@@ -431,12 +430,15 @@ def test_a_period_is_kept_or_can_at_least_be_read(
     manifest = power_fleet("main", interval="2m")
     manifest["metadata"]["annotations"] = {} if period is None else {RECONCILE_PERIOD: period}
     found = parsed(manifest)
-    assert (periods.is_kept(found), periods.is_readable(found)) == (is_kept, is_readable)
+    assert (resource.period_is_kept(found), resource.period_is_readable(found)) == (
+        is_kept,
+        is_readable,
+    )
 
 
 def test_the_default_interval_needs_no_annotation() -> None:
     assert schema()["properties"]["interval"]["default"] == "60s"
-    assert periods.is_kept(fleet()) and periods.is_kept(fleet(interval="1m"))
+    assert resource.period_is_kept(fleet()) and resource.period_is_kept(fleet(interval="1m"))
 
 
 def test_a_period_that_keeps_runs_from_beginning_is_replaced(

@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import (
+    build_from,
+    summarize,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
-from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
 from support.examples import each_seed
 from support.odd_values import bounded, odd_value, spoilt
 from support.report_documents import Case, write

@@ -17,14 +17,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TARGET_REASONS,
     InvalidInput,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import (
+    build_from,
+    summarize,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import natural
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
     SECTIONS,
     failing_endpoints,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
 from support.report_documents import STANDARD, Case, write
 
 Json = dict[str, t.Any]
