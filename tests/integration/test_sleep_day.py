@@ -106,30 +106,29 @@ def test_two_operators_at_once_send_one_request_for_each_decision(
         day(hall, SEED) as now,
         hall.with_short_interval(),
     ):
+        hall.start_second(waits=False)
         # A busy computer is no reason to ask again.
         hall.create_fleet(shutdownTimeoutSeconds=120, bootTimeoutSeconds=120)
         now.pods_arrive(LOW)
-        now.settle()
-        hall.start_second(waits=False)
-        now.both_operators_run(1)
-        for _night in range(2):
-            now.demand_falls(LOW)
-            now.demand_rises()
+        now.demand_falls(LOW)
+        now.demand_rises()
         now.demand_falls(LOW)
         now.sleep_is_turned_off()
         # The end of the last boots is written by one more run.
         now.both_operators_run(1)
-        resets = {name: Counter(one["resets"]) for name, one in hall.power().items()}
+        resets: dict[str, Counter[str]] = {
+            name: Counter(one["resets"]) for name, one in hall.power().items()
+        }
         assert now.watcher.sleeps
         assert hall.cycles() == now.watcher.sleeps
         for name, requests in resets.items():
             sleeps = now.watcher.sleeps[name]
             assert requests["GracefulShutdown"] == requests.total() - sleeps == sleeps, name
         runs = [unchanged.runs_ended(one) for one in (hall.running, hall.second) if one]
-    requests = sum(map(Counter.total, resets.values()))
+    sleeps, sent = now.watcher.sleeps.total(), sum(one.total() for one in resets.values())
+    told = f"{sleeps} sleeps with {sent} requests in {runs} runs of the two operators"
     with capsys.disabled():
-        lines = [*now.latencies.table(), f"{requests} requests of {runs} runs", ""]
-        sys.stdout.write("\n".join(["", *lines]))
+        sys.stdout.write("\n".join(["", *now.latencies.table(), told, ""]))
 
 
 @pytest.mark.slow
