@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -48,9 +48,8 @@ def main(arguments: Sequence[str]) -> int:
         if problem := _problem_of_ports(address):
             _say(problem)
             return 1
-        with contextlib.ExitStack() as stack:
-            if address != LOCALHOST:
-                stack.enter_context(_namespaces(folder, address))
+        own = _namespaces(folder, address) if address != LOCALHOST else contextlib.nullcontext()
+        with own:
             _link_runner_folder(folder / "runner")
             try:
                 return _run(command, directory, folder / "pid")
@@ -82,7 +81,7 @@ def _problem_of_ports(address: str) -> str:
 def _namespaces(folder: Path, address: str) -> Iterator[None]:
     """Namespaces in which `localhost` is the address and the fixed folder another one.
 
-    Nobody needs a permission for them, unless the computer is set up otherwise. Raises OSError.
+    No permission is necessary, unless the computer is set up otherwise. Raises SystemExit.
     """
     hosts = folder / "hosts"
     hosts.write_text(f"{address} localhost\n")
@@ -90,13 +89,13 @@ def _namespaces(folder: Path, address: str) -> Iterator[None]:
     # An operator without namespaces leaves a folder that is not empty, and so this mount point.
     own = fixed / address
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    user, group = os.getuid(), os.getgid()
-    _call("unshare", _NEW_USER | _NEW_MOUNTS)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    for source, target in ((hosts, HOSTS), (own, fixed)):
-        _call("mount", str(source).encode(), str(target).encode(), None, _BIND, None)
+    try:
+        _unshare({hosts: HOSTS, own: fixed})
+    except OSError as error:
+        raise SystemExit(
+            "A second operator needs namespaces of users and mounts, which this computer refuses:"
+            f" {error}. Allow them, or run as root."
+        ) from error
     try:
         yield
     finally:
@@ -104,6 +103,17 @@ def _namespaces(folder: Path, address: str) -> Iterator[None]:
         for path in (own, fixed):
             with contextlib.suppress(OSError):  # it contains something of another operator
                 path.rmdir()
+
+
+def _unshare(mounts: Mapping[Path, Path]) -> None:
+    """Enter namespaces with these mounts, of a source on a target. Raises OSError."""
+    user, group = os.getuid(), os.getgid()
+    _call("unshare", _NEW_USER | _NEW_MOUNTS)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    for source, target in mounts.items():
+        _call("mount", str(source).encode(), str(target).encode(), None, _BIND, None)
 
 
 def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:

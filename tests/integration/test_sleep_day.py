@@ -25,6 +25,8 @@ SEED = 1
 # The decision keeps another machine awake.
 LYING = "r2-n05"
 HEARTBEAT_SECONDS = 300.0
+# Longer than a run on a busy computer, whose operator would never be idle otherwise.
+INTERVAL = "60s"
 
 # Days with other machines and other moments.
 SEEDS = tuple(map(int, os.environ.get("WATTWISE_SLEEP_SEEDS", "1 2 3").split()))
@@ -39,7 +41,7 @@ def test_a_day_with_faults_ends_as_wanted(
     state = LabState(tmp_path / "lab")
     with sleeping_hall(state, SETTINGS, ELECTION) as hall, day(hall, SEED) as now:
         with hall.with_short_interval():
-            hall.create_fleet()
+            hall.create_fleet(INTERVAL)
             now.pods_arrive(6)
             hall.start_second()
             late, failing, *_others = now.first_sleepers(6, LYING)
@@ -108,7 +110,7 @@ def test_two_operators_at_once_send_one_request_for_each_decision(
     ):
         hall.start_second(waits=False)
         # A busy computer is no reason to ask again.
-        hall.create_fleet(shutdownTimeoutSeconds=120, bootTimeoutSeconds=120)
+        hall.create_fleet(INTERVAL, shutdownTimeoutSeconds=120, bootTimeoutSeconds=120)
         now.pods_arrive(LOW)
         now.demand_falls(LOW)
         now.demand_rises()

@@ -78,11 +78,10 @@ class SleepingHall(Hall):
         self.running = running
         self.second: RunningInstallation | None = None
 
-    def create_fleet(self, **sleep: t.Any) -> None:
+    def create_fleet(self, interval: str = "15s", **sleep: t.Any) -> None:
         """The PowerFleet; ``sleep`` replaces fields of spec.sleep."""
         spec = {
-            # A run that lasts longer would leave the operator busy for ever.
-            "interval": "60s",
+            "interval": interval,
             "nodeConfigs": {"enabled": True},
             "observe": {"caPath": str(self.state.ca_certificate)},
             "placement": {"schedulerName": SCHEDULER, "timeLimitSeconds": 5},

@@ -27,6 +27,7 @@ from lab.operator import container
 container.PORTS = ({port},)
 container.RUNNER_FOLDER = Path({folder!r}) / "tmp" / "ansible-operator" / "runner"
 container.RUN_SOCKETS = Path({folder!r}) / "tmp"
+container.HOSTS = Path({hosts!r})
 sys.exit(container.main(sys.argv[1:]))
 """
 # A run in a session of its own, as ansible-runner starts it, with a waiting parent.
@@ -37,7 +38,7 @@ class Container:
     """Containers of one computer, all of which end with the test."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.hosts = folder, operator_container.HOSTS
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -48,7 +49,7 @@ class Container:
     ) -> subprocess.Popen[str]:
         directory = self.folder / name
         directory.mkdir()
-        code = START.format(port=self.port, folder=str(self.folder))
+        code = START.format(port=self.port, folder=str(self.folder), hosts=str(self.hosts))
         arguments = (str(directory), address, str(directory), "sh", "-c", script)
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
@@ -59,6 +60,7 @@ class Container:
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
         )
         self.started.append(process)
@@ -191,3 +193,12 @@ def test_a_second_one_with_an_address_of_its_own_runs_beside_the_first(
     assert (output, second.returncode) == ("sh\n", 0)
     assert (container.folder / "second" / "runner" / "vars").read_text() == "sh\n"
     assert not fixed.exists()
+
+
+def test_a_computer_that_refuses_namespaces_is_told(container: Container) -> None:
+    container.hosts = container.folder / "missing"
+    process = container.start("exit 0", address="127.0.0.2")
+    output, _none = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "A second operator needs namespaces of users and mounts" in output
+    assert "Traceback" not in output
