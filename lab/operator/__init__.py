@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real ansible-operator, without a container, on the control plane of a lab.
 
-`up` does not start it, because its ports are fixed: its proxy listens on 8888, which is written
-into the kubeconfig of every run, and it receives metrics on 5050. So a computer runs one operator
-at a time, and `container.py` waits for its turn.
+`up` does not start it, because it has ports of `localhost` that no option changes: its proxy
+listens on 8888, which is written into the kubeconfig of every run, and it receives metrics on 5050.
+So `container.py` waits until no other lab has an operator. A second one in the same lab has a
+`localhost` of its own.
 """
 
 from __future__ import annotations
@@ -52,13 +53,15 @@ class OperatorSettings:
 
     `watches` is its watches.yaml; paths of playbooks are relative to its folder. `options` are
     those of `ansible-operator run`. `environment` is added to this module's, also for the watcher
-    and the metrics endpoint.
+    and the metrics endpoint. `replica` counts the pods of the Deployment: each has names, files and
+    an address of its own in the lab.
     """
 
     watches: Path
     kubeconfig: Path
     options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    replica: int = 1
 
 
 # Running runs, and queued runs.
@@ -75,19 +78,24 @@ class RunningOperator:
     state: LabState
     metrics_port: int
     probe_port: int
+    replica: int = 1
+
+    @property
+    def name(self) -> str:
+        return _named(NAME, self.replica)
 
     @property
     def log(self) -> str:
         """Its whole log, including earlier starts in the same lab."""
-        return (self.state.logs / f"{NAME}.log").read_text(errors="replace")
+        return (self.state.logs / f"{self.name}.log").read_text(errors="replace")
 
     @property
     def pid(self) -> int | None:
         """Process id of ansible-operator itself; None after its end."""
-        supervisor = process.process_id(self.state, NAME)
+        supervisor = process.process_id(self.state, self.name)
         with contextlib.suppress(FileNotFoundError, ValueError):
             if supervisor is not None:
-                return int(pid_file(self.state).read_text())
+                return int(pid_file(self.state, self.replica).read_text())
         return None
 
     def metrics(self) -> str:
@@ -107,7 +115,7 @@ class RunningOperator:
         if pid is not None:
             os.kill(pid, number)
         wait_until(
-            lambda: process.process_id(self.state, NAME) is None,
+            lambda: process.process_id(self.state, self.name) is None,
             EXIT_SECONDS,
             f"the operator to end after {number.name}",
         )
@@ -116,17 +124,21 @@ class RunningOperator:
         """End it and the processes beside it as at the end of their pod; no effect if it does not
         run.
         """
-        process.stop(self.state, [NAME, *BESIDE])
+        process.stop(self.state, [_named(one, self.replica) for one in (NAME, *BESIDE)])
 
 
-def folder(state: LabState) -> Path:
+def _named(part: str, replica: int) -> str:
+    return part if replica == 1 else f"{part}-{replica}"
+
+
+def folder(state: LabState, replica: int = 1) -> Path:
     """Folder of all files that the operator and its runs write."""
-    return state.run / NAME
+    return state.run / _named(NAME, replica)
 
 
-def runs(state: LabState) -> Path:
+def runs(state: LabState, replica: int = 1) -> Path:
     """The run folders of the resources, each below namespace/name."""
-    return folder(state) / "runs"
+    return folder(state, replica) / "runs"
 
 
 def artifacts(state: LabState) -> Path:
@@ -134,8 +146,8 @@ def artifacts(state: LabState) -> Path:
     return folder(state) / "runner"
 
 
-def pid_file(state: LabState) -> Path:
-    return folder(state) / "pid"
+def pid_file(state: LabState, replica: int = 1) -> Path:
+    return folder(state, replica) / "pid"
 
 
 def start(state: LabState, settings: OperatorSettings, say: Say) -> RunningOperator:
@@ -144,13 +156,14 @@ def start(state: LabState, settings: OperatorSettings, say: Say) -> RunningOpera
     Files of an earlier operator in the lab are kept, as after the restart of a container. Raises
     LabError.
     """
-    if process.process_id(state, NAME) is not None:
+    running = RunningOperator(state, free_port(), free_port(), settings.replica)
+    if process.process_id(state, running.name) is not None:
         raise LabError("This lab has an operator already; stop it first.")
     program = build(ANSIBLE_OPERATOR, say) / "ansible-operator"
-    for path in (*(folder(state) / name for name in ("home", "tmp")), runs(state)):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    running = RunningOperator(state, metrics_port=free_port(), probe_port=free_port())
-    pid_file(state).unlink(missing_ok=True)
+    own = folder(state, settings.replica)
+    for name in ("home", "tmp", "runs"):
+        (own / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    pid_file(state, settings.replica).unlink(missing_ok=True)
     say("starting ansible-operator, as soon as no other lab of this computer has one")
     process.start([_service(running, settings, program)], state)
     return running
@@ -166,7 +179,8 @@ def start_beside(state: LabState, settings: OperatorSettings, entrypoints: Path)
     def service(name: str, port: int, health_port: int, probe: str) -> Service:
         ports = ("--address=127.0.0.1", f"--port={port}", f"--health-port={health_port}")
         program = (str(entrypoints / name), *ports)
-        return Service(name, program, lambda: _answers(health_port, probe), variables)
+        named = _named(name, settings.replica)
+        return Service(named, program, lambda: _answers(health_port, probe), variables)
 
     services = [
         service(WATCHER, others[0], others[1], "/readyz"),
@@ -177,7 +191,8 @@ def start_beside(state: LabState, settings: OperatorSettings, entrypoints: Path)
 
 
 def _service(running: RunningOperator, settings: OperatorSettings, program: Path) -> Service:
-    container = (sys.executable, "-m", "lab.operator.container", str(folder(running.state)))
+    own, address = str(folder(running.state, settings.replica)), f"127.0.0.{settings.replica}"
+    container = (sys.executable, "-m", "lab.operator.container", own, address)
     command = (
         *(str(program), "run", f"--watches-file={settings.watches}"),
         f"--metrics-bind-address=127.0.0.1:{running.metrics_port}",
@@ -185,7 +200,7 @@ def _service(running: RunningOperator, settings: OperatorSettings, program: Path
         *settings.options,
     )
     return Service(
-        name=NAME,
+        name=running.name,
         command=(*container, str(settings.watches.parent), *command),
         ready=lambda: _answers(running.probe_port, "/readyz"),
         environment=_environment(running.state, settings),
@@ -198,16 +213,17 @@ def _environment(state: LabState, settings: OperatorSettings) -> dict[str, str]:
     if shutil.which("ansible-runner", path=str(Path(sys.executable).parent)) is None:
         raise LabError("There is no ansible-runner beside this Python; renew it by `make setup`.")
     programs = str(Path(sys.executable).parent)
+    own = folder(state, settings.replica)
     return {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "VIRTUAL_ENV": sys.prefix,
-        "HOME": str(folder(state) / "home"),
+        "HOME": str(own / "home"),
         # The lock on the ports lies there, shared by all labs.
         "XDG_CACHE_HOME": str(cache_folder().parent),
-        "TMPDIR": str(folder(state) / "tmp"),
+        "TMPDIR": str(own / "tmp"),
         "KUBECONFIG": str(settings.kubeconfig),
         "WATTWISE_KUBECONFIG": str(settings.kubeconfig),
-        "WATTWISE_RUNS": str(runs(state)),
+        "WATTWISE_RUNS": str(own / "runs"),
         "ANSIBLE_COLLECTIONS_PATH": _collections(),
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_NOCOLOR": "true",

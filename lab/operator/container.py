@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stand-in for ansible-operator's container: in every case its runs end with it.
 
-`python -m lab.operator.container FOLDER DIRECTORY PROGRAM ARGUMENT…` waits until no other operator
-of this computer runs, starts the program in the directory and ends with its exit status. FOLDER is
-for the runs' files and the program's process id.
+`python -m lab.operator.container FOLDER ADDRESS DIRECTORY PROGRAM ARGUMENT…` waits until no other
+operator of this computer has the address, starts the program in the directory and ends with its exit
+status. FOLDER is for the runs' files and the program's process id. ADDRESS is the one of `localhost`
+for the program and its runs. Any other than 127.0.0.1 needs namespaces of its own, in which a name
+and a folder mean others.
 """
 
 from __future__ import annotations
@@ -17,56 +19,101 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 from lab.gotools import cache_folder
 from lab.locks import file_lock, is_held
 
+# These are hard-coded in the operator: ports of `localhost`, and paths.
 PORTS = (8888, 5050)
-# Both are hard-coded in the operator.
 RUNNER_FOLDER = Path("/tmp/ansible-operator/runner")
 RUN_SOCKETS = Path("/tmp")
+HOSTS = Path("/etc/hosts")
+LOCALHOST = "127.0.0.1"
 GROUP = "wattwise.github.io"
 # Less than the lab's wait before it kills this process.
 GRACE_SECONDS = 3
 _PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36
+_NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
+_BIND, _DETACH = 4096, 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    folder, directory, command = Path(arguments[0]), arguments[1], arguments[2:]
+    folder, address, directory, command = Path(arguments[0]), *arguments[1:3], arguments[3:]
     # Orphaned descendants become children of this process, which ends them.
     _prctl(_SUBREAPER, 1)
-    with file_lock(ports_lock(), _say, "the operator of another lab"):
-        if problem := _problem_of_ports():
+    with file_lock(ports_lock(address), _say, "the operator of another lab"):
+        if problem := _problem_of_ports(address):
             _say(problem)
             return 1
-        _link_runner_folder(folder / "runner")
-        try:
-            return _run(command, directory, folder / "pid")
-        finally:
-            _end_children()
-            _remove_traces()
+        own = _namespaces(folder, address) if address != LOCALHOST else contextlib.nullcontext()
+        with own:
+            _link_runner_folder(folder / "runner")
+            try:
+                return _run(command, directory, folder / "pid")
+            finally:
+                _end_children()
+                _remove_traces()
 
 
 def foreign_program() -> str:
     """The problem of a port that another program than a lab's operator has; empty without one."""
-    return "" if is_held(ports_lock()) else _problem_of_ports()
+    return "" if is_held(ports_lock()) else _problem_of_ports(LOCALHOST)
 
 
-def ports_lock() -> Path:
-    return cache_folder() / "operator-ports.lock"
+def ports_lock(address: str = LOCALHOST) -> Path:
+    return cache_folder() / f"operator-ports-{address}.lock"
 
 
-def _problem_of_ports() -> str:
-    taken = [port for port in PORTS if not _is_free(port)]
+def _problem_of_ports(address: str) -> str:
+    taken = [port for port in PORTS if not _is_free(address, port)]
     if not taken:
         return ""
     return (
         f"Port {taken[0]} of localhost is taken, and ansible-operator can use no other;"
         " stop the program that listens there."
     )
+
+
+@contextlib.contextmanager
+def _namespaces(folder: Path, address: str) -> Iterator[None]:
+    """Namespaces in which `localhost` is the address and the fixed folder another one.
+
+    No permission is necessary, unless the computer is set up otherwise. Raises SystemExit.
+    """
+    hosts = folder / "hosts"
+    hosts.write_text(f"{address} localhost\n")
+    fixed = RUNNER_FOLDER.parent
+    # An operator without namespaces leaves a folder that is not empty, and so this mount point.
+    own = fixed / address
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        _unshare({hosts: HOSTS, own: fixed})
+    except OSError as error:
+        raise SystemExit(
+            "A second operator needs namespaces of users and mounts, which this computer refuses:"
+            f" {error}. Allow them, or run as root."
+        ) from error
+    try:
+        yield
+    finally:
+        _call("umount2", str(fixed).encode(), _DETACH)
+        for path in (own, fixed):
+            with contextlib.suppress(OSError):  # it contains something of another operator
+                path.rmdir()
+
+
+def _unshare(mounts: Mapping[Path, Path]) -> None:
+    """Enter namespaces with these mounts, of a source on a target. Raises OSError."""
+    user, group = os.getuid(), os.getgid()
+    _call("unshare", _NEW_USER | _NEW_MOUNTS)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    for source, target in mounts.items():
+        _call("mount", str(source).encode(), str(target).encode(), None, _BIND, None)
 
 
 def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:
@@ -140,13 +187,20 @@ def _remove_traces() -> None:
                 path.unlink()
 
 
-def _is_free(port: int) -> bool:
+def _is_free(address: str, port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+        return probe.connect_ex((address, port)) != 0
 
 
 def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    _call("prctl", option, value, 0, 0, 0)
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Call a function of the C library. Raises OSError."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 def _say(text: str) -> None:

@@ -317,7 +317,7 @@ def test_a_boot_that_fails_is_quarantined_and_told(sleeping: SleepingLab) -> Non
     sleeping.run()
     name = sleeping.asleep()[0]
     sleeping.admin("POST", "/faults", [{"kind": "boot-fails", "node": name}])
-    quick: Json = {"boot_timeout": 5.0, "max_attempts": 2, "wait_timeout": 20.0}
+    quick: Json = {"boot_timeout": 3.0, "max_attempts": 2, "wait_timeout": 20.0}
     told: list[Json] = []
     for _run in range(4):
         result = sleeping.run("on" if told else "off", **quick)
@@ -546,7 +546,7 @@ def test_a_deleted_fleet_goes_when_its_machines_are_awake(
     message = told["status"]["conditions"][-1]["message"]
     assert all(name in message for name in asleep), message
     assert all(map(sleeping.is_on, asleep))
-    wait_until(lambda: not fleet.run()["found"], 90.0, "the end of the fleet", interval=1.0)
+    wait_until(lambda: not fleet.run()["found"], 90.0, "the end of the fleet", interval=0.2)
     assert set(sleeping.phases().values()) == {"awake"}
     assert all(map(sleeping.is_ready, sleeping.names))
 
@@ -581,7 +581,7 @@ def test_a_fleet_wakes_its_machines_that_no_fleet_handles_any_more(
     fleet.patch({"spec": spec})
     fleet.run()
     assert fleet.kube.get(fleet.path)["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
-    wait_until(lambda: _are_awake_after_a_run(sleeping, fleet), 90.0, "the wake", interval=1.0)
+    wait_until(lambda: _are_awake_after_a_run(sleeping, fleet), 90.0, "the wake", interval=0.2)
     events = fleet.kube.list(f"/api/v1/namespaces/{sleeping.namespace}/events")
     [told] = [one for one in events if one["reason"] == "MachinesWaking"]
     assert "Nothing lets it sleep any more" in told["message"]
@@ -597,5 +597,5 @@ def test_a_deleted_fleet_wakes_machines_that_an_older_fleet_in_dry_run_took_over
     told = fleet.run()
     assert told["found"] and not told["ready"], told
     assert all(map(sleeping.is_on, asleep))
-    wait_until(lambda: not fleet.run()["found"], 90.0, "the end of the fleet", interval=1.0)
+    wait_until(lambda: not fleet.run()["found"], 90.0, "the end of the fleet", interval=0.2)
     assert set(sleeping.phases().values()) == {"awake"}

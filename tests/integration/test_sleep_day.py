@@ -16,7 +16,7 @@ import pytest
 from lab.errors import LabError
 from lab.operator import unchanged
 from lab.state import LabSettings, LabState
-from support.sleep_day import PARTS, POWER_TIME_FACTOR, SleepingHall, sleeping_hall
+from support.sleep_day import ELECTION, PARTS, POWER_TIME_FACTOR, SleepingHall, sleeping_hall
 from support.sleep_energy import measured_power, table_of_energy, tables
 from support.sleep_scenes import Day, day
 
@@ -25,6 +25,8 @@ SEED = 1
 # The decision keeps another machine awake.
 LYING = "r2-n05"
 HEARTBEAT_SECONDS = 300.0
+# Longer than a run on a busy computer, whose operator would never be idle otherwise.
+INTERVAL = "60s"
 
 # Days with other machines and other moments.
 SEEDS = tuple(map(int, os.environ.get("WATTWISE_SLEEP_SEEDS", "1 2 3").split()))
@@ -36,16 +38,16 @@ LOW, HIGH = 4, 52
 def test_a_day_with_faults_ends_as_wanted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sleeping_hall(LabState(tmp_path / "lab"), SETTINGS) as hall, day(hall, SEED) as now:
+    state = LabState(tmp_path / "lab")
+    with sleeping_hall(state, SETTINGS, ELECTION) as hall, day(hall, SEED) as now:
         with hall.with_short_interval():
-            hall.create_fleet()
+            hall.create_fleet(INTERVAL)
             now.pods_arrive(6)
-            now.bmc_lies(LYING)
-            now.demand_falls(6)
-            late, failing, *_others = sorted(now.in_phase("asleep"))
+            hall.start_second()
+            late, failing, *_others = now.first_sleepers(6, LYING)
             now.boot_fails(failing)
             now.boot_is_late(late)
-            now.demand_rises(now.at_a_moment(("waking",), now.operator_is_killed))
+            now.demand_rises(now.at_a_moment(("waking",), now.operator_is_replaced))
             now.demand_falls(2)
         hall.mend_machines()
         with hall.still():
@@ -93,6 +95,42 @@ def test_days_with_every_fault_end_as_wanted(
         longest_wait = max(longest_wait, now.watcher.longest_wait)
     with capsys.disabled():
         sys.stdout.write("\n".join(["", *tables(seconds, survived, longest_wait), ""]))
+
+
+@pytest.mark.slow
+def test_two_operators_at_once_send_one_request_for_each_decision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No machine has a fault and no operator is killed, so that no request is repeated."""
+    settings = replace(SETTINGS, nodes=NODES)
+    with (
+        sleeping_hall(LabState(tmp_path / "lab"), settings) as hall,
+        day(hall, SEED) as now,
+        hall.with_short_interval(),
+    ):
+        hall.start_second(waits=False)
+        # A busy computer is no reason to ask again.
+        hall.create_fleet(INTERVAL, shutdownTimeoutSeconds=120, bootTimeoutSeconds=120)
+        now.pods_arrive(LOW)
+        now.demand_falls(LOW)
+        now.demand_rises()
+        now.demand_falls(LOW)
+        now.sleep_is_turned_off()
+        # The end of the last boots is written by one more run.
+        now.both_operators_run(1)
+        resets: dict[str, Counter[str]] = {
+            name: Counter(one["resets"]) for name, one in hall.power().items()
+        }
+        assert now.watcher.sleeps
+        assert hall.cycles() == now.watcher.sleeps
+        for name, requests in resets.items():
+            sleeps = now.watcher.sleeps[name]
+            assert requests["GracefulShutdown"] == requests.total() - sleeps == sleeps, name
+        runs = [unchanged.runs_ended(one) for one in (hall.running, hall.second) if one]
+    sleeps, sent = now.watcher.sleeps.total(), sum(one.total() for one in resets.values())
+    told = f"{sleeps} sleeps with {sent} requests in {runs} runs of the two operators"
+    with capsys.disabled():
+        sys.stdout.write("\n".join(["", *now.latencies.table(), told, ""]))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record
     ANNOTATION,
     HOLD,
 )
+from lab import faults
 from lab.inventory import CLUSTER
 from lab.machines import Machine, build_machines
 from lab.process import wait_until
 from support.lab import RunningLab
 from support.playbook import PlaybookRun, run_playbook
 from support.power_switching import accounts
+from support.sleeping_lab import QUICK
 
 Json = dict[str, t.Any]
 MODE = "with_approval"
@@ -44,10 +46,21 @@ class Site:
         self.machines: list[Machine] = [each for each in machines if each.rack == self.rack]
 
     def play(self, name: str, **variables: t.Any) -> None:
-        run = self.try_to_play(name, **variables)
+        run = self._run(name, variables)
         assert run.returncode == 0, run.output
 
-    def try_to_play(self, name: str, **variables: t.Any) -> PlaybookRun:
+    def failures(self, name: str, hosts: Mapping[str, Json]) -> dict[str, str]:
+        """The errors of a run on several hosts, with their variables; all are the lab's cluster."""
+        given = {
+            host: {"wattwise_kubeconfig": self.lab.kubeconfig, **own} for host, own in hosts.items()
+        }
+        path = self.folder / "hosts.json"
+        path.write_text(json.dumps({"clusters": {"hosts": given}}), encoding="utf-8")
+        return self._run(name, {}, "-i", str(path), as_json=True).failures()
+
+    def _run(
+        self, name: str, variables: Json, *arguments: str, as_json: bool = False
+    ) -> PlaybookRun:
         given = {
             "wattwise_run_dir": str(self.folder),
             "observe_credentials": {"power": accounts(self.machines[0])["switcher"]},
@@ -58,8 +71,8 @@ class Site:
         }
         path = self.folder / "variables.json"
         path.write_text(json.dumps(given), encoding="utf-8")
-        inventory = ("-i", str(self.lab.state.inventory))
-        return run_playbook(f"wattwise.kube.{name}", self.folder, *inventory, "-e", f"@{path}")
+        given_too = ("-i", str(self.lab.state.inventory), *arguments, "-e", f"@{path}")
+        return run_playbook(f"wattwise.kube.{name}", self.folder, *given_too, as_json=as_json)
 
     def document(self) -> Json:
         return documents.load(str(self.folder / CLUSTER / "sleep.json"), "sleep")
@@ -72,14 +85,24 @@ class Site:
         }
 
 
-@pytest.fixture
-def site(whole_lab: RunningLab, kube: Kube, tmp_path: Path) -> Iterator[Site]:
-    found = Site(whole_lab, kube, tmp_path)
-    inventory = ("-i", str(whole_lab.state.inventory))
-    run = run_playbook("wattwise.kube.site", tmp_path, *inventory, "--tags", "crds,node_configs")
+@pytest.fixture(scope="module")
+def configured(whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> RunningLab:
+    """The lab with its NodeConfigs."""
+    arguments = ("-i", str(whole_lab.state.inventory), "--tags", "crds,node_configs")
+    run = run_playbook("wattwise.kube.site", tmp_path_factory.mktemp("site"), *arguments)
     assert run.returncode == 0, run.output
+    return whole_lab
+
+
+@pytest.fixture
+def site(configured: RunningLab, kube: Kube, tmp_path: Path) -> Iterator[Site]:
+    found = Site(configured, kube, tmp_path)
+    names = [machine.name for machine in found.machines]
+    faults.call(configured.settings, "PUT", "/power", dict.fromkeys(names, QUICK))
     yield found
-    found.play("wake")
+    if found.asleep():
+        found.play("wake")
+    faults.call(configured.settings, "DELETE", "/power")
 
 
 def test_playbooks_tell_then_switch_and_wake(site: Site) -> None:
@@ -118,22 +141,25 @@ def test_playbooks_switch_off_only_the_approved_plan(site: Site) -> None:
     assert site.asleep() == set()
     planned = documents.load(str(site.folder / CLUSTER / "sleep_plan.json"), "sleep_plan")
     assert {one["name"] for one in planned["machines"]} == waits
-    refused = site.try_to_play("switch_off")
-    assert "sleep_stored_plan names no plan" in refused.output
     content = Path(path).read_bytes()
     stored = {"path": path, "sha256": hashlib.sha256(content).hexdigest()}
-    foreign = site.try_to_play("switch_off", sleep_stored_plan={**stored, "sha256": "0" * 64})
-    assert "is not the one that was approved" in foreign.output
-    old = site.try_to_play("switch_off", sleep_stored_plan=stored, sleep_stored_plan_max_age=0.1)
-    assert "plan again, and approve the new plan" in old.output
     held = {"metadata": {"annotations": {HOLD: "true"}}}
     node = f"/api/v1/nodes/{min(waits)}"
     site.kube.request("PATCH", node, held, MERGE_CONTENT_TYPE)
-    moved = site.try_to_play("switch_off", sleep_stored_plan=stored)
+    hosts: dict[str, Json] = {
+        "without": {},
+        "foreign": {"sleep_stored_plan": {**stored, "sha256": "0" * 64}},
+        "old": {"sleep_stored_plan": stored, "sleep_stored_plan_max_age": 0.1},
+        CLUSTER: {"sleep_stored_plan": stored},
+    }
+    failures = site.failures("switch_off", hosts)
     site.kube.request(
         "PATCH", node, {"metadata": {"annotations": {HOLD: None}}}, MERGE_CONTENT_TYPE
     )
-    assert "The state has moved on since the plan was made" in moved.output
+    assert "sleep_stored_plan names no plan" in failures["without"]
+    assert "is not the one that was approved" in failures["foreign"]
+    assert "plan again, and approve the new plan" in failures["old"]
+    assert "The state has moved on since the plan was made" in failures[CLUSTER]
     assert site.asleep() == set()
     site.play("switch_off", sleep_stored_plan=stored)
     assert site.asleep() == waits

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
+import time
 import typing as t
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import OWNER
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import (
+    RecordStore,
+)
 from lab import comparison, controlplane, faults, lifecycle, operator
 from lab.api import Api
 from lab.errors import LabError
@@ -39,6 +42,13 @@ MAX_CYCLES = 8
 POWER_TIME_FACTOR = 0.01
 # The API allows intervals from 15 s, which is 25 minutes at this factor; the day asks for its runs.
 INTERVAL_SECONDS = 5.0
+# Of two operators one leads. A lower limit would be missed by a busy computer.
+LEASE_SECONDS = 8
+ELECTION = (
+    f"--leader-elect-lease-duration={LEASE_SECONDS}s",
+    f"--leader-elect-renew-deadline={LEASE_SECONDS - 2}s",
+)
+_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/wattwise-operator"
 _ASKED = "lab.wattwise.github.io/interval"
 SLEEP: Json = {
     "mode": "on",
@@ -56,18 +66,22 @@ SLEEP: Json = {
 
 
 class SleepingHall(Hall):
-    """A hall without devices and cache ways, whose machines may all sleep; ``running`` operates it."""
+    """A hall without devices and cache ways, whose machines may all sleep.
+
+    ``running`` operates it, and ``second`` is another whole operator.
+    """
 
     def __init__(self, api: Api, state: LabState, running: RunningInstallation) -> None:
         settings = state.read_settings()
         machines = build_machines(settings.nodes, settings.racks, settings.seed)
         super().__init__(api, state, settings, {machine.name: machine for machine in machines})
         self.running = running
+        self.second: RunningInstallation | None = None
 
-    def create_fleet(self, **sleep: t.Any) -> None:
+    def create_fleet(self, interval: str = "15s", **sleep: t.Any) -> None:
         """The PowerFleet; ``sleep`` replaces fields of spec.sleep."""
         spec = {
-            "interval": "15s",
+            "interval": interval,
             "nodeConfigs": {"enabled": True},
             "observe": {"caPath": str(self.state.ca_certificate)},
             "placement": {"schedulerName": SCHEDULER, "timeLimitSeconds": 5},
@@ -138,6 +152,14 @@ class SleepingHall(Hall):
         """Switch the machine on as a person at its front does, whom no run knows."""
         faults.call(self.settings, "POST", "/power", [name])
 
+    def cycles(self) -> dict[str, int]:
+        """Switches to off by machine, as the record of the PowerFleet counts them."""
+        kube = Kube.connect({"kubeconfig": str(self.state.kubeconfig)})
+        store = RecordStore(kube, "kube-system", f"{OWNER}{NAMESPACE}/{FLEET}")
+        record, findings = store.read(time.time())
+        assert not findings
+        return {name: one.cycles for name, one in record.machines.items() if one.cycles}
+
     # Pods
 
     def is_deployed(self, replicas: int) -> bool:
@@ -166,6 +188,36 @@ class SleepingHall(Hall):
         settings = self.running.installation.settings
         self.running = replace(self.running, operator=operator.start(self.state, settings, print))
 
+    def start_second(self, waits: bool = True) -> None:
+        """Start a second operator, as another replica of the Deployment.
+
+        One that does not wait for the first elects no leader, as in another namespace.
+        """
+        installation = self.running.installation
+        given = installation.settings.options
+        options = [one for one in given if waits or not one.startswith("--leader-elect")]
+        settings = replace(installation.settings, options=options, replica=2)
+        self.second = start(replace(installation, settings=settings), print)
+
+    def leader(self) -> str:
+        """The identity of the operator that leads."""
+        return str(self.api.request("GET", _LEASE)["spec"]["holderIdentity"])
+
+    def replace_leader(self) -> float:
+        """Kill the operator that leads; the seconds until the second one leads in its place."""
+        assert self.second is not None
+        before = self.leader()
+        self.running.operator.signal(signal.SIGKILL)
+        began = time.monotonic()
+        wait_until(lambda: self.leader() != before, 60.0, "another leader", interval=0.2)
+        self.running, self.second = self.second, self.running
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        """Stop all operators, of which some may have ended."""
+        for one in filter(None, (self.running, self.second)):
+            one.stop()
+
     def restart_apiserver(self) -> None:
         controlplane.restart_apiserver(self.state)
 
@@ -187,34 +239,6 @@ class SleepingHall(Hall):
         }
         comparison.run_playbook("sleep", self.state, "-e", json.dumps(variables))
 
-    def reconcile_beside(self) -> None:
-        """One run as a second operator begins it, with its account and an empty run folder.
-
-        Two ansible-operators cannot run on one computer, because their ports are fixed.
-        """
-        settings = self.running.installation.settings
-        runs = operator.folder(self.state) / "second"
-        environment = {
-            **os.environ,
-            **settings.environment,
-            "KUBECONFIG": str(settings.kubeconfig),
-            "WATTWISE_KUBECONFIG": str(settings.kubeconfig),
-            "WATTWISE_RUNS": str(runs),
-        }
-        variables = {"ansible_operator_meta": {"namespace": NAMESPACE, "name": FLEET}}
-        playbook = settings.watches.parent / "playbooks" / "power_fleet.yml"
-        command = [sys.executable, "-m", "ansible", "playbook", str(playbook), "-e"]
-        done = subprocess.run(
-            [*command, json.dumps(variables)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise LabError(f"The second operator's run failed:\n{done.stdout[-3000:]}{done.stderr}")
-
 
 def _phase(node: Json) -> str:
     """The phase as the taint says it, which no kubelet may write."""
@@ -224,19 +248,22 @@ def _phase(node: Json) -> str:
 
 @contextlib.contextmanager
 def sleeping_hall(
-    state: LabState, settings: LabSettings, heartbeat_seconds: float | None = None
+    state: LabState, settings: LabSettings, options: t.Sequence[str] = ()
 ) -> Iterator[SleepingHall]:
-    """A new lab with the operator at work, without a PowerFleet."""
+    """A new lab with the operator at work, without a PowerFleet; ``options`` are more of its own."""
     lifecycle.up(state, settings, print)
     try:
-        installation = install(state, "default", print, heartbeat_seconds, _PERMISSIONS)
+        installation = install(state, "default", print, permissions=_PERMISSIONS)
+        given = (*installation.settings.options, *options)
+        more = replace(installation.settings, options=given)
+        installation = replace(installation, settings=more)
         with Api(state.kubeconfig) as api:
             make_namespace(api, PODS)
             comparison.run_playbook("site", state, "--tags", "node_configs")
-            running = start(installation, print)
+            hall = SleepingHall(api, state, start(installation, print))
             try:
-                yield SleepingHall(api, state, running)
+                yield hall
             finally:
-                running.stop()
+                hall.stop()
     finally:
         lifecycle.down(state, print)

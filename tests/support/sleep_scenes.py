@@ -20,7 +20,14 @@ from dataclasses import dataclass, field
 from lab.operator import unchanged
 from lab.operator.latencies import Latencies
 from lab.process import wait_until
-from support.sleep_day import ANNOTATION, HOLD, MAX_ATTEMPTS, MAX_CYCLES, SleepingHall
+from support.sleep_day import (
+    ANNOTATION,
+    HOLD,
+    LEASE_SECONDS,
+    MAX_ATTEMPTS,
+    MAX_CYCLES,
+    SleepingHall,
+)
 from support.sleep_watch import Bounds, Watcher
 
 CPU = 10
@@ -76,6 +83,26 @@ class Day:
             f"{replicas} pods run",
             lambda: self.hall.is_deployed(replicas),
         )
+
+    def first_sleepers(self, replicas: int, lying: str) -> list[str]:
+        """Demand falls; the machines that sleep when the lying one is asked to go off again."""
+        self.settle()
+        self.bmc_lies(lying)
+        self.hall.scale(replicas)
+
+        def is_asked_again() -> bool:
+            record = self.hall.nodes()[lying]["metadata"].get("annotations", {}).get(ANNOTATION)
+            return record is not None and json.loads(record)["attempts"] == MAX_ATTEMPTS
+
+        wait_until(
+            lambda: len(self.in_phase("asleep")) > 1 and is_asked_again(),
+            PATIENCE_SECONDS,
+            f"machines asleep, and {lying} asked to shut down again",
+            interval=0.2,
+        )
+        assert self.hall.is_deployed(replicas)
+        self.watcher.check()
+        return sorted(self.in_phase("asleep"))
 
     def demand_falls(self, replicas: int, deed: Deed | None = None) -> None:
         """Pods go; idle machines are emptied and sleep. The deed is done in the middle."""
@@ -218,6 +245,15 @@ class Day:
         self.hall.kill_operator()
         self.survived["operator killed"] += 1
 
+    def operator_is_replaced(self) -> None:
+        """The operator that leads is killed, and one that has done nothing so far takes over."""
+        assert self.hall.second is not None
+        assert unchanged.runs_ended(self.hall.second) == 0
+        seconds = self.hall.replace_leader()
+        # A candidate looks every two seconds, and a busy computer is late.
+        assert seconds < LEASE_SECONDS + 10.0
+        self.latencies.seconds["operator is killed → another one leads"] = [seconds]
+
     def apiserver_is_restarted(self) -> None:
         self.hall.restart_apiserver()
         self.survived["API server restarted"] += 1
@@ -227,8 +263,25 @@ class Day:
         self.survived["`sleep` playbook beside the operator"] += 1
 
     def a_second_operator_runs(self) -> None:
-        self.hall.reconcile_beside()
-        self.survived["run of a second operator beside the first"] += 1
+        """A second operator elects no leader, and ends after two runs."""
+        self.hall.start_second(waits=False)
+        self.both_operators_run(2)
+        assert self.hall.second is not None
+        self.hall.second.stop()
+        self.survived["second operator beside the first"] += 1
+
+    def both_operators_run(self, runs: int) -> None:
+        """Return after so many more runs of each."""
+        operators = [one for one in (self.hall.running, self.hall.second) if one is not None]
+        until = [unchanged.runs_ended(one) + runs for one in operators]
+        wait_until(
+            lambda: all(
+                unchanged.runs_ended(one) >= n for one, n in zip(operators, until, strict=True)
+            ),
+            PATIENCE_SECONDS,
+            f"{runs} runs of each operator",
+            interval=0.5,
+        )
 
     # Machines with faults
 

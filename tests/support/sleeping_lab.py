@@ -22,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power import placeme
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import thermal
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster import step
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
     EXCLUDED,
 )
@@ -53,6 +54,10 @@ LABEL = "test.example.org/sleeps"
 _RECORD = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
 CURVE = {"cpu": [0.0, 16.0, 64.0], "watts": [100.0, 150.0, 250.0]}
 LEASE = {"lease_namespace": "kube-system", "lease_timeout": 3.0}
+# The machines switch in these times, and a run that waits for them looks as often. A kubelet tells
+# whole seconds, so that a shorter boot would seem to end before it began.
+QUICK = {"boot": 1.2, "power_on": 0.1, "shutdown": 0.2, "force_off": 0.1}
+_PAUSE_SECONDS = 0.2
 
 
 @dataclass
@@ -203,7 +208,9 @@ class SleepingLab:
 
 
 @pytest.fixture
-def sleeping(kube: Kube, whole_lab: RunningLab, namespace: str) -> Iterator[SleepingLab]:
+def sleeping(
+    kube: Kube, whole_lab: RunningLab, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SleepingLab]:
     """Three machines of one rack that may sleep; all awake afterwards."""
     settings = whole_lab.settings
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
@@ -212,6 +219,8 @@ def sleeping(kube: Kube, whole_lab: RunningLab, namespace: str) -> Iterator[Slee
     found = SleepingLab(kube, whole_lab, chosen, namespace)
     for name in found.names:
         found.patch_node(name, {"metadata": {"labels": {LABEL: namespace}}})
+    found.admin("PUT", "/power", dict.fromkeys(found.names, QUICK))
+    monkeypatch.setattr(step, "_PAUSE_SECONDS", _PAUSE_SECONDS)
     yield found
     found.admin("DELETE", "/faults")
     for name in found.names:

@@ -27,6 +27,7 @@ from lab.operator import container
 container.PORTS = ({port},)
 container.RUNNER_FOLDER = Path({folder!r}) / "tmp" / "ansible-operator" / "runner"
 container.RUN_SOCKETS = Path({folder!r}) / "tmp"
+container.HOSTS = Path({hosts!r})
 sys.exit(container.main(sys.argv[1:]))
 """
 # A run in a session of its own, as ansible-runner starts it, with a waiting parent.
@@ -37,17 +38,19 @@ class Container:
     """Containers of one computer, all of which end with the test."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.hosts = folder, operator_container.HOSTS
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.started: list[subprocess.Popen[str]] = []
 
-    def start(self, script: str, name: str = "lab") -> subprocess.Popen[str]:
+    def start(
+        self, script: str, name: str = "lab", address: str = operator_container.LOCALHOST
+    ) -> subprocess.Popen[str]:
         directory = self.folder / name
         directory.mkdir()
-        code = START.format(port=self.port, folder=str(self.folder))
-        arguments = (str(directory), str(directory), "sh", "-c", script)
+        code = START.format(port=self.port, folder=str(self.folder), hosts=str(self.hosts))
+        arguments = (str(directory), address, str(directory), "sh", "-c", script)
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             env={
@@ -55,7 +58,9 @@ class Container:
                 "PYTHONPATH": str(REPOSITORY),
                 "XDG_CACHE_HOME": str(self.folder / "cache"),
             },
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
         )
         self.started.append(process)
@@ -164,6 +169,36 @@ def test_files_of_runs_lie_in_the_lab_and_nothing_is_left_elsewhere(container: C
         link = traces / "ansible-operator" / "runner" / "wattwise.github.io"
         process = container.start(f"echo extra > {link}/vars; echo written; read line")
         assert line_of(process) == "written\n"
-        process.wait(20)
+        process.communicate("\n", 20)
         assert [path.name for path in traces.iterdir()] == ["ansibleoperator-2"]
     assert (container.folder / "lab" / "runner" / "vars").read_text() == "extra\n"
+
+
+def test_a_second_one_with_an_address_of_its_own_runs_beside_the_first(
+    container: Container,
+) -> None:
+    fixed = container.folder / "tmp" / "ansible-operator"
+    link = fixed / "runner" / "wattwise.github.io"
+    write = f"echo $0 > {link}/vars; grep localhost /etc/hosts; read line; cat {link}/vars"
+    first = container.start("echo one; exec sleep 600", "first")
+    assert line_of(first) == "one\n"
+    second = container.start(write, "second", "127.0.0.2")
+    assert line_of(second) == "127.0.0.2 localhost\n"
+    assert lives(container.operator_of("first"))
+    assert not (container.folder / "first" / "runner" / "vars").exists()
+    # The end of the first one takes nothing of the second away.
+    first.terminate()
+    first.wait(20)
+    output, _none = second.communicate("go on\n", 20)
+    assert (output, second.returncode) == ("sh\n", 0)
+    assert (container.folder / "second" / "runner" / "vars").read_text() == "sh\n"
+    assert not fixed.exists()
+
+
+def test_a_computer_that_refuses_namespaces_is_told(container: Container) -> None:
+    container.hosts = container.folder / "missing"
+    process = container.start("exit 0", address="127.0.0.2")
+    output, _none = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "A second operator needs namespaces of users and mounts" in output
+    assert "Traceback" not in output

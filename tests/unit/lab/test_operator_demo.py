@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import typing as t
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,28 @@ def test_operators_of_all_labs_wait_for_one_lock(
     first, second = (service.environment for service in started)
     assert first["HOME"] != second["HOME"]
     assert first["XDG_CACHE_HOME"] == second["XDG_CACHE_HOME"] == str(cache_folder().parent)
+
+
+def test_replicas_in_one_lab_have_names_files_and_addresses_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[process.Service] = []
+    monkeypatch.setattr(operator, "build", lambda _tools, _say: tmp_path)
+    monkeypatch.setattr(process, "start", lambda services, _state: started.extend(services))
+    settings = OperatorSettings(tmp_path / "watches.yaml", tmp_path / "kubeconfig")
+    state = LabState(tmp_path / "lab")
+    for replica in (1, 2):
+        given = replace(settings, replica=replica)
+        running = operator.start(state, given, print)
+        operator.start_beside(state, given, tmp_path)
+        assert running.name == started[-3].name
+    names = [service.name for service in started]
+    assert len(set(names)) == len(names) == 6
+    first, second = started[0], started[3]
+    assert ("127.0.0.1" in first.command, "127.0.0.2" in second.command) == (True, True)
+    for name in ("HOME", "TMPDIR", "WATTWISE_RUNS"):
+        assert first.environment[name] != second.environment[name]
+    assert first.environment["KUBECONFIG"] == second.environment["KUBECONFIG"]
 
 
 def test_a_demo_that_could_not_work_is_refused_before_anything_starts(
