@@ -10,29 +10,17 @@ add up, so they are an ordinary resource and need no check.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ...scheduling.feasibility import TOO_MANY_VOLUMES
 from ...scheduling.model import Attachable, Disk, Node, Shape, SharedVolumes
-from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Pods, Sum
+from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, NodeCheck, Pods, Sum
 
 # Larger than any limit, and small enough for sums over all nodes.
 _MORE_THAN_ENOUGH = 1 << 30
 
 
-@dataclass(frozen=True)
-class AttachedVolumesCheck:
-    """The check of some groups, by group; ``attachable[n]`` is the free number of each node."""
-
-    of_group: t.Mapping[int, SharedVolumes]
-    attachable: t.Sequence[Attachable]
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(self.of_group)
-
-    def kind(self, node: int) -> t.Hashable:
-        return self.attachable[node]
+class AttachedVolumesCheck(NodeCheck[SharedVolumes, Attachable]):
+    """The check of the volumes that pods share; ``kinds[n]`` is the free number of each node."""
 
     def draw(self, node: int, pods: Pods) -> Draw:
         disks: set[Disk] = set()
@@ -42,14 +30,11 @@ class AttachedVolumesCheck:
                 disks.update(volumes.disks)
                 for driver, own in volumes.own_disks:
                     new[driver] = new.get(driver, 0) + number * own
-        for disk in disks - self.attachable[node].present:
+        for disk in disks - self.kinds[node].present:
             new[disk.driver] = new.get(disk.driver, 0) + 1
-        left = dict(self.attachable[node].left)
+        left = dict(self.kinds[node].left)
         possible = all(number <= left[driver] for driver, number in new.items() if number)
         return NO_DRAW if possible else IMPOSSIBLE
-
-    def least_alone(self, node: int, group: int) -> float:
-        return 0.0
 
     def sums(self) -> list[Sum]:
         """The pods' own volumes by driver, because shared volumes may take no room."""
@@ -62,7 +47,7 @@ class AttachedVolumesCheck:
                     group: dict(volumes.own_disks).get(driver, 0)
                     for group, volumes in self.of_group.items()
                 },
-                [min(dict(each.left)[driver], _MORE_THAN_ENOUGH) for each in self.attachable],
+                [min(dict(each.left)[driver], _MORE_THAN_ENOUGH) for each in self.kinds],
             )
             for driver in drivers
         ]

@@ -10,14 +10,17 @@ matter. Axes: K groups of the feasibility check, C classes, N nodes.
 
 from __future__ import annotations
 
+import functools
 import math
 import typing as t
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...base.libraries import numpy
-from ...solving.arrays import Booleans, Floats, Integers
-from .node_contents import NO_DRAW, Draw, Pods, most_feasible
+from ...solving.arrays import Floats, Integers
+from .node_contents import NO_DRAW, Asked, Draw, Pods, most_feasible
+from .relation_rules import Rule
 from .topology_counts import Counts, TopologyCount
 
 
@@ -28,34 +31,52 @@ class Total(t.NamedTuple):
     there: int
 
 
-class FleetFeasibilityCheck(t.Protocol):
+@dataclass(frozen=True, eq=False)
+class FleetCheck(ABC, t.Generic[Asked]):
     """Pods of some groups on all nodes, other resources aside.
 
-    ``pods`` has a number for each group and class, group by group. ``class_of[n]`` is the class of
-    a node. ``least_alone`` is the lower bound on the power draw that each pod of a group adds in a
-    class, independent of other pods. ``totals`` are necessary, not sufficient.
+    ``of_group`` is the demand of one pod of each group. ``class_of[n]`` is the class of a node.
+    ``pods`` has a number for each group and class, group by group.
     """
 
-    @property
-    def groups(self) -> tuple[int, ...]: ...
+    of_group: t.Mapping[int, Asked]
+    class_of: t.Sequence[int]
+
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.of_group)
+
+    @cached_property
+    def classes(self) -> int:
+        return max(self.class_of) + 1
 
     @property
-    def class_of(self) -> t.Sequence[int]: ...
+    def draws(self) -> bool:
+        return False
 
-    @property
-    def draws(self) -> bool: ...
-
+    @abstractmethod
     def draw(self, pods: Pods) -> Draw: ...
 
-    def least_alone(self, group: int, of_class: int) -> float: ...
+    def alone(self, group: int, of_class: int, number: int = 1) -> Pods:
+        """Pods of one group on nodes of one class."""
+        pods = [0] * (len(self.groups) * self.classes)
+        pods[self.groups.index(group) * self.classes + of_class] = number
+        return tuple(pods)
 
-    def totals(self) -> list[Total]: ...
+    def least_alone(self, group: int, of_class: int) -> float:
+        """Lower bound on the power draw that each pod adds, independent of other pods."""
+        return 0.0
 
+    @abstractmethod
+    def totals(self) -> list[Total]:
+        """Necessary, not sufficient conditions."""
+
+    @abstractmethod
     def reason(self, group: int) -> str: ...
 
 
-@dataclass
-class FleetRule:
+@dataclass(frozen=True, eq=False)
+class FleetRule(Rule):
     """A feasibility check as a rule.
 
     ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
@@ -65,23 +86,18 @@ class FleetRule:
     is their *excess*, which is never negative.
     """
 
-    check: FleetFeasibilityCheck
-    topology_counts: t.Sequence[TopologyCount]
-    numbers: tuple[int, ...]
+    check: FleetCheck[t.Any]
+    numbers: tuple[TopologyCount, ...]
     count: tuple[int, ...]
     _known: dict[Pods, Draw] = field(default_factory=dict)
-
-    @property
-    def groups(self) -> frozenset[int]:
-        return frozenset(self.check.groups)
 
     @cached_property
     def class_of(self) -> Integers:
         return numpy.array(self.check.class_of)
 
-    @cached_property
+    @property
     def classes(self) -> int:
-        return int(self.class_of.max()) + 1
+        return self.check.classes
 
     def draw(self, pods: Pods) -> Draw:
         if not any(pods):
@@ -99,8 +115,7 @@ class FleetRule:
         return self._summed(counts[list(self.check.groups)])
 
     def _by_node(self, counts: Counts) -> Integers:
-        there = [counts[number][self.topology_counts[number].domain_of] for number in self.numbers]
-        return numpy.array(there)
+        return numpy.array([each.at_nodes(counts) for each in self.numbers])
 
     def _summed(self, by_node: Integers) -> Pods:
         found = numpy.zeros((len(by_node), self.classes), dtype=numpy.int64)
@@ -110,11 +125,11 @@ class FleetRule:
 
     @cached_property
     def floor(self) -> Floats:
-        by_class = [
-            [self.check.least_alone(group, one) for one in range(self.classes)]
-            for group in self.check.groups
+        check = self.check
+        of_class = [
+            [check.least_alone(group, one) for one in range(self.classes)] for group in check.groups
         ]
-        floor = numpy.array(by_class)[:, self.class_of]
+        floor = numpy.array(of_class)[:, self.class_of]
         return numpy.where(floor < math.inf, floor, 0.0)
 
     def watts(self, counts: Counts) -> float:
@@ -129,33 +144,22 @@ class FleetRule:
 
     def most_of_class(self, group: int) -> list[int]:
         """Number of pods of the group alone that the nodes of each class could take together."""
-        position = self.check.groups.index(group)
-        return [self._most(position, one) for one in range(self.classes)]
+        return [self._most_alone(group, one) for one in range(self.classes)]
 
-    def _most(self, position: int, of_class: int) -> int:
-        def does(number: int) -> bool:
-            alone = [0] * (len(self.count) * self.classes)
-            alone[position * self.classes + of_class] = number
-            return self.draw(tuple(alone)).watts < math.inf
-
-        return most_feasible(does, self.count[position])
+    def _most_alone(self, group: int, of_class: int) -> int:
+        limit = self.count[self.check.groups.index(group)]
+        alone = functools.partial(self.check.alone, group, of_class)
+        return most_feasible(lambda number: self.draw(alone(number)).watts < math.inf, limit)
 
     def most(self, group: int) -> Integers:
         return numpy.array(self.most_of_class(group))[self.class_of]
 
     def room(self, counts: Counts, group: int) -> Integers:
         """1 if there is room for one more or for several."""
-        pods = self.pods(counts)
-        first = self.check.groups.index(group) * self.classes
-        is_open = numpy.zeros(self.classes, dtype=numpy.int64)
-        for one in range(self.classes):
-            more = list(pods)
-            more[first + one] += 1
-            is_open[one] = self.draw(tuple(more)).watts < math.inf
-        return is_open[self.class_of]
-
-    def may_leave(self, counts: Counts, group: int) -> Booleans:
-        return numpy.ones(len(self.class_of), dtype=bool)
+        pods = numpy.array(self.pods(counts))
+        more = [pods + self.check.alone(group, one) for one in range(self.classes)]
+        is_open = [self.draw(tuple(each.tolist())).watts < math.inf for each in more]
+        return numpy.array(is_open, dtype=numpy.int64)[self.class_of]
 
     def holds(self, counts: Counts) -> bool | None:
         return self.watts(counts) < math.inf

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import math
 import typing as t
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...base.libraries import numpy
-from ...scheduling.feasibility import CLAIM_ELSEWHERE
-from ...scheduling.model import UNLIMITED
 from ...solving.arrays import Booleans, Floats, Integers
+from .relation_rules import Rule
 from .topology_counts import Counts, TopologyCount
 
 Pods = tuple[int, ...]
+Asked = t.TypeVar("Asked")
+Kind = t.TypeVar("Kind", bound=t.Hashable)
 
 
 class Draw(t.NamedTuple):
@@ -57,38 +59,37 @@ def most_feasible(is_feasible: t.Callable[[int], bool], limit: int) -> int:
     return low
 
 
-class NodeFeasibilityCheck(t.Protocol):
+@dataclass(frozen=True, eq=False)
+class NodeCheck(ABC, t.Generic[Asked, Kind]):
     """Pods of some groups on one node, other resources aside. ``pods`` has a number for each.
 
-    ``least_alone`` is the lower bound on the power draw that each pod of a group adds, independent
-    of other pods. ``sums`` are necessary, not sufficient: they are the part that linear models can
-    express. Nodes of one ``kind`` are equal.
+    ``of_group`` is the demand of one pod of each group. Nodes of one of the ``kinds[n]`` are equal.
     """
 
-    @property
-    def groups(self) -> tuple[int, ...]: ...
+    of_group: t.Mapping[int, Asked]
+    kinds: t.Sequence[Kind]
 
-    def kind(self, node: int) -> t.Hashable: ...
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.of_group)
 
+    @abstractmethod
     def draw(self, node: int, pods: Pods) -> Draw: ...
 
-    def least_alone(self, node: int, group: int) -> float: ...
+    def least_alone(self, node: int, group: int) -> float:
+        """Lower bound on the power draw that each pod adds, independent of other pods."""
+        return 0.0
 
-    def sums(self) -> list[Sum]: ...
+    @abstractmethod
+    def sums(self) -> list[Sum]:
+        """Necessary, not sufficient conditions: the part that linear models can express."""
 
+    @abstractmethod
     def reason(self, group: int) -> str: ...
 
 
-@dataclass
-class _Room:
-    """Nodes that take one more pod of a group, valid for this number of changes of each node."""
-
-    is_open: Booleans
-    as_of: Integers
-
-
-@dataclass
-class ContentRule:
+@dataclass(frozen=True, eq=False)
+class ContentRule(Rule):
     """A feasibility check as a rule.
 
     ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
@@ -98,23 +99,25 @@ class ContentRule:
     together beyond these are their *excess*, which is never negative.
     """
 
-    check: NodeFeasibilityCheck
-    topology_counts: t.Sequence[TopologyCount]
-    numbers: tuple[int, ...]
+    check: NodeCheck[t.Any, t.Any]
+    numbers: tuple[TopologyCount, ...]
     count: tuple[int, ...]
     priced: Booleans
-    _known: dict[tuple[t.Hashable, Pods], Draw] = field(default_factory=dict)
-    _rooms: dict[int, _Room] = field(default_factory=dict)
-    _last: Integers | None = None
-    _changes: Integers | None = None
+    _known: dict[tuple[int, Pods], Draw] = field(default_factory=dict)
 
-    @property
-    def groups(self) -> frozenset[int]:
-        return frozenset(self.check.groups)
+    @cached_property
+    def _kind_of(self) -> list[int]:
+        """A number for the kind of each node."""
+        number: dict[t.Hashable, int] = {}
+        return [number.setdefault(kind, len(number)) for kind in self.check.kinds]
 
-    @property
-    def nodes(self) -> int:
-        return len(self.topology_counts[self.numbers[0]].domain_of)
+    @cached_property
+    def _first(self) -> list[int]:
+        """One node of each kind."""
+        found: dict[int, int] = {}
+        for node, kind in enumerate(self._kind_of):
+            found.setdefault(kind, node)
+        return list(found.values())
 
     def fits(self, node: int, pods: Pods) -> bool:
         return self.draw(node, pods).watts < math.inf
@@ -123,43 +126,41 @@ class ContentRule:
         """Answer of the feasibility check, computed once for equal nodes."""
         if not any(pods):
             return NO_DRAW
-        key = self.check.kind(node), pods
+        key = self._kind_of[node], pods
         if key not in self._known:
             self._known[key] = self.check.draw(node, pods)
         return self._known[key]
 
+    def _alone(self, group: int, number: int = 1) -> Pods:
+        return tuple(number * (each == group) for each in self.check.groups)
+
     @cached_property
     def floor(self) -> Floats:
-        groups = self.check.groups
-        known: dict[tuple[t.Hashable, int], float] = {}
-        floor = numpy.zeros((len(groups), self.nodes))
-        for node in self.priced.nonzero()[0].tolist():
-            for position, group in enumerate(groups):
-                key = self.check.kind(node), group
-                if key not in known:
-                    least = self.check.least_alone(node, group)
-                    known[key] = least if least < math.inf else 0.0
-                floor[position, node] = known[key]
-        return floor
+        check = self.check
+        of_kind = [[check.least_alone(n, group) for n in self._first] for group in check.groups]
+        floor = numpy.array(of_kind)[:, self._kind_of]
+        return numpy.where(self.priced & (floor < math.inf), floor, 0.0)
 
     @cached_property
     def draws(self) -> bool:
         """Whether there are any watts."""
-        alone = [
-            tuple(int(k == one) for k in range(len(self.count))) for one in range(len(self.count))
-        ]
         return bool(self.floor.any()) or any(
-            0 < self.draw(node, pods).watts < math.inf
+            0 < self.draw(node, self._alone(group)).watts < math.inf
             for node in self.priced.nonzero()[0].tolist()
-            for pods in alone
+            for group in self.check.groups
         )
+
+    def _watts_at(self, nodes: t.Iterable[int], pods: Integers) -> Floats:
+        """Power draw of these pods (K, n) on each of some nodes."""
+        there = map(tuple, pods.T.tolist())
+        return numpy.array([self.draw(node, each).watts for node, each in zip(nodes, there)])
 
     def watts(self, counts: Counts) -> Floats:
         """Power draw of the pods on each node."""
         pods = self.pods(counts)
         watts = numpy.zeros(self.nodes)
-        for node in numpy.flatnonzero(pods.any(axis=0) & self.priced).tolist():
-            watts[node] = self.draw(node, tuple(pods[:, node].tolist())).watts
+        nodes = numpy.flatnonzero(pods.any(axis=0) & self.priced)
+        watts[nodes] = self._watts_at(nodes.tolist(), pods[:, nodes])
         return watts
 
     def excess(self, counts: Counts) -> float:
@@ -171,71 +172,35 @@ class ContentRule:
     def added_excess(self, counts: Counts, group: int, nodes: Integers, number: int) -> Floats:
         """Added excess of a number of further pods of the group on each of these nodes alone."""
         position = self.check.groups.index(group)
-        there = self.pods(counts)[:, nodes]
+        before = self.pods(counts)[:, nodes]
+        after = before.copy()
+        after[position] += number
         added = numpy.zeros(len(nodes))
-        for index, node in enumerate(nodes.tolist()):
-            more = there[:, index].copy()
-            more[position] += number
-            if not self.priced[node] or more[position] < 0:
-                continue
-            before = self.draw(node, tuple(there[:, index].tolist())).watts
-            after = self.draw(node, tuple(more.tolist())).watts
-            added[index] = after - before - number * self.floor[position, node]
+        at = self.priced[nodes] & (after[position] >= 0)
+        listed = nodes[at].tolist()
+        added[at] = self._watts_at(listed, after[:, at]) - self._watts_at(listed, before[:, at])
+        added[at] -= number * self.floor[position, nodes[at]]
         return added
 
     def most(self, group: int) -> Integers:
         """Number of pods of the group alone that each node could take."""
-        position = self.check.groups.index(group)
-        by_kind: dict[t.Hashable, int] = {}
-        found = []
-        for node in range(self.nodes):
-            kind = self.check.kind(node)
-            if kind not in by_kind:
-                by_kind[kind] = self._most_alone(node, position)
-            found.append(by_kind[kind])
-        return numpy.array(found, dtype=numpy.int64)
+        of_kind = [self._most_alone(node, group) for node in self._first]
+        return numpy.array(of_kind, dtype=numpy.int64)[self._kind_of]
 
-    def _most_alone(self, node: int, position: int) -> int:
-        def does(number: int) -> bool:
-            alone = [0] * len(self.count)
-            alone[position] = number
-            return self.fits(node, tuple(alone))
-
-        return most_feasible(does, self.count[position])
+    def _most_alone(self, node: int, group: int) -> int:
+        limit = self.count[self.check.groups.index(group)]
+        return most_feasible(lambda number: self.fits(node, self._alone(group, number)), limit)
 
     def pods(self, counts: Counts) -> Integers:
         """The pods of each group by node (K, N)."""
-        return numpy.array(
-            [counts[each][self.topology_counts[each].domain_of] for each in self.numbers]
-        )
+        return numpy.array([each.at_nodes(counts) for each in self.numbers])
 
     def room(self, counts: Counts, group: int) -> Integers:
         """1 if there is room for one more or for several."""
-        pods, changes = self._note(counts)
-        if group not in self._rooms:
-            self._rooms[group] = _Room(
-                numpy.zeros(self.nodes, dtype=bool), numpy.full(self.nodes, -1)
-            )
-        room, position = self._rooms[group], self.check.groups.index(group)
-        for node in (room.as_of != changes).nonzero()[0].tolist():
-            more = pods[:, node].copy()
-            more[position] += 1
-            room.is_open[node] = self.fits(node, tuple(more.tolist()))
-        room.as_of = changes.copy()
-        return room.is_open.astype(numpy.int64)
-
-    def _note(self, counts: Counts) -> tuple[Integers, Integers]:
-        """The pods, and the number of changes of each node so far."""
-        pods = self.pods(counts)
-        if self._last is None or self._changes is None:
-            self._changes = numpy.zeros(self.nodes, dtype=numpy.int64)
-        else:
-            self._changes = self._changes + (pods != self._last).any(axis=0)
-        self._last = pods
-        return pods, self._changes
-
-    def may_leave(self, counts: Counts, group: int) -> Booleans:
-        return numpy.ones(self.nodes, dtype=bool)
+        more = self.pods(counts)
+        more[self.check.groups.index(group)] += 1
+        room: Integers = (self._watts_at(range(self.nodes), more) < math.inf).astype(numpy.int64)
+        return room
 
     def holds(self, counts: Counts) -> bool | None:
         pods = self.pods(counts)
@@ -244,35 +209,3 @@ class ContentRule:
 
     def reason(self, group: int, node: int) -> str:
         return self.check.reason(group)
-
-
-@dataclass
-class OneNodeRule:
-    """Pods of ``groups`` are all on one node; ``topology count`` counts them by node."""
-
-    topology_counts: t.Sequence[TopologyCount]
-    groups: frozenset[int]
-    topology_count: int
-    words: str = CLAIM_ELSEWHERE
-
-    def _there(self, counts: Counts) -> Integers:
-        return counts[self.topology_count][self.topology_counts[self.topology_count].domain_of]
-
-    def most(self, group: int) -> Integers:
-        nodes = len(self.topology_counts[self.topology_count].domain_of)
-        return numpy.full(nodes, UNLIMITED)
-
-    def room(self, counts: Counts, group: int) -> Integers:
-        there = self._there(counts)
-        if not there.any():
-            return self.most(group)
-        return numpy.where(there > 0, UNLIMITED, 0)
-
-    def may_leave(self, counts: Counts, group: int) -> Booleans:
-        return self._there(counts) >= 0
-
-    def holds(self, counts: Counts) -> bool | None:
-        return bool((self._there(counts) > 0).sum() <= 1)
-
-    def reason(self, group: int, node: int) -> str:
-        return self.words

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from ...base.libraries import numpy
 from ...scheduling.model import UNLIMITED, PeerPreference, Shape
 from ...solving.arrays import Booleans, Integers
-from .instance import Instance
 from .soft_caps import Company, SoftCap
 from .topology_counts import Topology, TopologyCountBook
 
@@ -74,20 +73,23 @@ def _company(holders: Booleans, members: Booleans) -> int:
 
 
 def preferred_pod_terms(
-    instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
+    book: TopologyCountBook, count: Integers, allowed: Booleans
 ) -> tuple[PreferredPodTerm, ...]:
-    """The terms of these shapes, ``count[g]`` pods of each; ``allowed[g, n]`` are open nodes."""
-    if instance.rules.preference_watts <= 0:
+    """The terms of the book's shapes, ``count[g]`` pods of each, on nodes ``allowed[g, n]``."""
+    if book.instance.rules.preference_watts <= 0:
         return ()
-    judge = _Judge(instance, shapes, count, allowed)
+    judge = _Judge(book, count, allowed)
     found: dict[tuple[t.Any, ...], PreferredPodTerm] = {}
-    for preferred_term, groups in _holders(shapes).items():
-        for part in judge.alike(preferred_term, groups):
-            term = judge.preferred_term(preferred_term, part)
-            # Different terms of a pod can mean the same, and then cost together.
-            before = found.get(term.meaning)
-            watts = term.watts + (before.watts if before is not None else 0.0)
-            found[term.meaning] = replace(term, watts=watts)
+    for preference, groups in _holders(book.shapes).items():
+        holders, members = book.mask(groups), book.members(preference.peers)
+        # The holders that are members themselves, and the other holders.
+        for part in (holders & members, holders & ~members):
+            if part.any():
+                term = judge.preferred_term(preference, part, members)
+                # Different terms of a pod can mean the same, and then cost together.
+                before = found.get(term.meaning)
+                watts = term.watts + (before.watts if before is not None else 0.0)
+                found[term.meaning] = replace(term, watts=watts)
     return tuple(found.values())
 
 
@@ -105,64 +107,40 @@ def _holders(shapes: t.Sequence[Shape]) -> dict[PeerPreference, list[int]]:
 
 
 class _Judge:
-    def __init__(
-        self, instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
-    ) -> None:
-        self._rules = instance.rules
-        self._shapes = shapes
+    def __init__(self, book: TopologyCountBook, count: Integers, allowed: Booleans) -> None:
+        self._book = book
         self._count = count
         self._allowed = allowed
-        self._book = TopologyCountBook(instance)
-        self._groups_of: dict[int, list[int]] = {}
-        for group, shape in enumerate(shapes):
-            for peers in shape.relations.member_of:
-                self._groups_of.setdefault(peers, []).append(group)
         self._open: dict[bytes, Booleans] = {}
 
-    def _members(self, peers: int) -> Booleans:
-        belongs = numpy.zeros(len(self._shapes), dtype=bool)
-        belongs[self._groups_of.get(peers, [])] = True
-        return belongs
-
-    def alike(self, preferred_term: PeerPreference, groups: list[int]) -> t.Iterator[Booleans]:
-        """The holders that are members themselves, and the other holders."""
-        holders = numpy.zeros(len(self._shapes), dtype=bool)
-        holders[groups] = True
-        members = self._members(preferred_term.peers)
-        yield from (part for part in (holders & members, holders & ~members) if part.any())
-
-    def preferred_term(self, preferred_term: PeerPreference, holders: Booleans) -> PreferredPodTerm:
-        topology = self._book.topology(preferred_term.topology_key)
-        members = self._members(preferred_term.peers)
-        least = _company(holders, members)
-        runs = self._in_domains(topology, self._book.running(preferred_term.peers)) > 0
-        undecided = ~runs & (self._possible(members, topology) >= least)
-        unmet = ~runs & ~undecided if preferred_term.near else runs
+    def preferred_term(
+        self, preference: PeerPreference, holders: Booleans, members: Booleans
+    ) -> PreferredPodTerm:
+        topology = self._book.topology(preference.topology_key)
+        in_domains = numpy.zeros(topology.domains + 1, dtype=numpy.int64)
+        numpy.add.at(in_domains, topology.domain_of, self._book.running(preference.peers))
+        runs = in_domains[:-1] > 0
+        # Upper bound on the waiting members in each domain.
+        possible = self._count[members] @ self._open_domains(topology)[members]
+        undecided = ~runs & (possible >= _company(holders, members))
+        unmet = ~runs & ~undecided if preference.near else runs
+        full_watts = self._book.instance.rules.preference_watts
         return PreferredPodTerm(
-            near=preferred_term.near,
-            watts=self._rules.preference_watts * preferred_term.weight / _WEIGHT_POINTS,
+            near=preference.near,
+            watts=full_watts * preference.weight / _WEIGHT_POINTS,
             topology=topology,
             holders=holders,
             members=members,
             # The last place is of nodes without a domain.
-            unmet=numpy.append(unmet, preferred_term.near)[topology.domain_of],
+            unmet=numpy.append(unmet, preference.near)[topology.domain_of],
             undecided=undecided,
         )
-
-    def _in_domains(self, topology: Topology, on_nodes: t.Any) -> Integers:
-        total = numpy.zeros(topology.domains + 1, dtype=numpy.int64)
-        numpy.add.at(total, topology.domain_of, on_nodes)
-        return total[:-1]
-
-    def _possible(self, members: Booleans, topology: Topology) -> Integers:
-        """Upper bound on the waiting members in each domain."""
-        return self._count[members] @ self._open_domains(topology)[members]
 
     def _open_domains(self, topology: Topology) -> Booleans:
         """Whether each domain has a node that is open to each group."""
         key = topology.domain_of.tobytes()
         if key not in self._open:
-            found = numpy.zeros((topology.domains + 1, len(self._shapes)), dtype=bool)
+            found = numpy.zeros((topology.domains + 1, len(self._book.shapes)), dtype=bool)
             numpy.logical_or.at(found, topology.domain_of, self._allowed.T)
             self._open[key] = found[:-1].T
         return self._open[key]

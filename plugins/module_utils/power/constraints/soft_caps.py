@@ -9,61 +9,51 @@ the other pods are there, and a preferred anti-affinity term as soon as they are
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...solving.arrays import Integers
-from .topology_counts import Counts
+from .topology_counts import Counts, TopologyCount
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Company:
     """Condition on a cap: it is ``cap[d]`` in domains with ``least`` pods of the topology count."""
 
-    topology_count: int
+    topology_count: TopologyCount
     least: int
     cap: Integers
 
 
-class More(t.NamedTuple):
-    """Numbers of further pods of the capped topology count, and of the company's, in a domain."""
-
-    held: int = 0
-    company: int = 0
-
-
-NO_MORE = More()
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SoftCap:
     """Each pod of a topology count beyond ``cap[d]`` in its domain is an unmet preference.
 
     Its cost is ``watts``. Both topology counts have the same domains.
     """
 
-    topology_count: int
+    topology_count: TopologyCount
     cap: Integers
     watts: float
     company: Company | None = None
 
     @property
-    def topology_counts(self) -> tuple[int, ...]:
+    def topology_counts(self) -> list[TopologyCount]:
         """The topology counts that the cost depends on."""
-        return (
-            (self.topology_count,)
-            if self.company is None
-            else (self.topology_count, self.company.topology_count)
-        )
+        return [self.topology_count, *([self.company.topology_count] if self.company else [])]
 
-    def unmet(self, counts: Counts, domains: Integers, more: More = NO_MORE) -> Integers:
+    def unmet(self, counts: Counts, domains: Integers, group: int = 0, number: int = 0) -> Integers:
         """The pods beyond the cap in each of these domains, with further pods in it alone."""
+
+        def there(of: TopologyCount) -> Integers:
+            found: Integers = counts[of.index][domains] + number * int(of.members[group])
+            return found
+
         cap = self.cap[domains]
         if self.company is not None:
-            there = counts[self.company.topology_count][domains] + more.company
-            cap = numpy.where(there >= self.company.least, self.company.cap[domains], cap)
-        above = counts[self.topology_count][domains] + more.held - cap
+            is_met = there(self.company.topology_count) >= self.company.least
+            cap = numpy.where(is_met, self.company.cap[domains], cap)
+        above = there(self.topology_count) - cap
         return numpy.where(domains < 0, 0, numpy.maximum(above, 0))
 
     def cost(self, counts: Counts) -> float:

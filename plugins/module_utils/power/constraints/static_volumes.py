@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from ...scheduling.feasibility import NO_VOLUME, meets
 from ...scheduling.model import Node, NodeTerm, Shape, StaticClaim
 from ...scheduling.volumes.matching import matched
-from .fleet_contents import Total
+from .fleet_contents import FleetCheck, Total
 from .instance import Instance
-from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Pods, Sum
+from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, NodeCheck, Pods, Sum
 
 # What one node has for each claim: the volumes that can serve it; None where one can be made.
 _Offer = tuple[t.Optional[tuple[str, ...]], ...]
@@ -26,25 +26,16 @@ _Offer = tuple[t.Optional[tuple[str, ...]], ...]
 
 @dataclass(frozen=True)
 class _Static:
-    """Claims of some groups, as indices of ``claims``; ``class_of[n]`` is an index of ``offers``."""
+    """The claims, and the distinct ``offers`` of nodes; groups have indices of claims."""
 
-    of_group: t.Mapping[int, tuple[int, ...]]
     claims: tuple[StaticClaim, ...]
-    class_of: tuple[int, ...]
     offers: tuple[_Offer, ...]
 
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(self.of_group)
-
-    def reason(self, group: int) -> str:
-        return NO_VOLUME
-
-    def needed(self) -> dict[int, int]:
+    def needed(self, of_group: t.Mapping[int, tuple[int, ...]]) -> dict[int, int]:
         """Claims of each group for which no volume can be provisioned on any node."""
         return {
             group: sum(1 for claim in claims if self._is_never_made(claim))
-            for group, claims in self.of_group.items()
+            for group, claims in of_group.items()
         }
 
     def _is_never_made(self, claim: int) -> bool:
@@ -53,62 +44,59 @@ class _Static:
         )
 
     def find(self, pods: t.Iterable[tuple[int, tuple[int, ...], int]]) -> Draw:
-        """Whether all claims are served: class, claims and number of pods of each kind."""
+        """Whether all claims are served: offer, claims and number of pods of each kind."""
         asked: Counter[tuple[str, ...]] = Counter()
         known: set[str] = set()
-        for of_class, claims, number in pods:
+        for offer, claims, number in pods:
             for claim in claims if number else ():
-                volumes, name = self.offers[of_class][claim], self.claims[claim].claim
+                volumes, name = self.offers[offer][claim], self.claims[claim].claim
                 if volumes is not None and name not in known:
                     asked[volumes] += 1 if name else number
                 known.update([name] if name else [])
         return NO_DRAW if matched(asked) is not None else IMPOSSIBLE
 
 
-@dataclass(frozen=True)
-class NodeVolumesCheck(_Static):
-    """The check of volumes that are on one node each; see node_contents.py."""
+@dataclass(frozen=True, eq=False)
+class NodeVolumesCheck(NodeCheck["tuple[int, ...]", int]):
+    """The check of volumes that are on one node each; ``kinds[n]`` is an index of the offers."""
 
-    def kind(self, node: int) -> t.Hashable:
-        return self.class_of[node]
+    static: _Static
 
     def draw(self, node: int, pods: Pods) -> Draw:
-        of_class = self.class_of[node]
-        return self.find((of_class, c, n) for c, n in zip(self.of_group.values(), pods))
-
-    def least_alone(self, node: int, group: int) -> float:
-        return 0.0
+        offer = self.kinds[node]
+        return self.static.find((offer, c, n) for c, n in zip(self.of_group.values(), pods))
 
     def sums(self) -> list[Sum]:
         there = [
-            len({volume for volumes in self.offers[of_class] for volume in volumes or ()})
-            for of_class in self.class_of
+            len({volume for volumes in self.static.offers[offer] for volume in volumes or ()})
+            for offer in self.kinds
         ]
-        return [Sum(self.needed(), there)]
+        return [Sum(self.static.needed(self.of_group), there)]
+
+    def reason(self, group: int) -> str:
+        return NO_VOLUME
 
 
-@dataclass(frozen=True)
-class FleetVolumesCheck(_Static):
-    """The check of volumes that several nodes reach; see fleet_contents.py."""
+@dataclass(frozen=True, eq=False)
+class FleetVolumesCheck(FleetCheck["tuple[int, ...]"]):
+    """The check of volumes that several nodes reach; ``class_of[n]`` is an index of the offers."""
 
-    @property
-    def draws(self) -> bool:
-        return False
+    static: _Static
 
     def draw(self, pods: Pods) -> Draw:
-        classes = len(self.offers)
-        return self.find(
-            (position % classes, self.of_group[self.groups[position // classes]], number)
+        return self.static.find(
+            (position % self.classes, self.of_group[self.groups[position // self.classes]], number)
             for position, number in enumerate(pods)
             if number
         )
 
-    def least_alone(self, group: int, of_class: int) -> float:
-        return 0.0
-
     def totals(self) -> list[Total]:
-        there = {volume for offer in self.offers for volumes in offer for volume in volumes or ()}
-        return [Total(self.needed(), len(there))]
+        offers = self.static.offers
+        there = {volume for offer in offers for volumes in offer for volume in volumes or ()}
+        return [Total(self.static.needed(self.of_group), len(there))]
+
+    def reason(self, group: int) -> str:
+        return NO_VOLUME
 
 
 def static_volumes_check(
@@ -127,7 +115,7 @@ def static_volumes_check(
     class_of = tuple(distinct[offer] for offer in offers)
     local = all(number <= 1 for number in users.values())
     check = NodeVolumesCheck if local else FleetVolumesCheck
-    return check(of_group, instance.static_claims, class_of, tuple(distinct))
+    return check(of_group, class_of, _Static(instance.static_claims, tuple(distinct)))
 
 
 def _offers(instance: Instance) -> tuple[list[_Offer], Counter[str]]:

@@ -28,6 +28,7 @@ from ..constraints.preferences import preferences
 from ..constraints.preferred_terms import preferred_pod_terms
 from ..constraints.relation_builder import build_relations
 from ..constraints.relations import Relations
+from ..constraints.topology_counts import TopologyCountBook
 from .costs import NodeCosts
 from .load_limits import narrowed, node_load_limits
 
@@ -109,8 +110,9 @@ def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: Fa
     unread: set[int] = set()
     allowed = _allowed(numpy, instance, groups, unread, is_over)
     shapes = [group.shape for group in groups]
-    preferred = preferred_pod_terms(instance, shapes, count, allowed)
-    relations = build_relations(instance, shapes, count, allowed, preferred, unread, is_over)
+    book = TopologyCountBook(instance, shapes)
+    preferred = preferred_pod_terms(book, count, allowed)
+    relations = build_relations(book, count, allowed, preferred, unread, is_over)
     names, request, free = _with_contents(relations, names, request, free)
     limit = _limits(numpy, request, free, count, allowed)
     limit[list(unread)] = 0

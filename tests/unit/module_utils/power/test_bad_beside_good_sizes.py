@@ -240,7 +240,7 @@ def test_many_pods_below_the_limits_share_one_budget(
         given = {"nodes": [node(number) for number in range(NODES)], "pods": pods}
         relations = build_problem(read_instance(SPEC.complete(given))).relations
         assert relations is not None
-        members = [relations.topology_counts[cap.topology_count].members for cap in relations.caps]
+        members = [cap.topology_count.members for cap in relations.caps]
         return sum(len(rule.groups) for rule in relations.rules) + sum(
             int(each.sum()) for each in members
         )
