@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..base.json_types import Object
 from ..scheduling.model import Pod
 from ..solving.limits import Limits
 from .constraints.device_claims import ClaimTask
@@ -22,17 +23,16 @@ from .model.assignment import Assignment
 if t.TYPE_CHECKING:
     from ..devices.model.model import ClaimAllocation, Instance
 
-Entry = dict[str, t.Any]
 _SECONDS = 10.0
 
 
-def allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> list[Entry]:
+def allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> list[Object]:
     """Allocation of each claim of the placed pods, in the order of the claims of each API."""
     claims = assignment.problem.instance.claims
     nodes = assignment.problem.instance.nodes
     unpriced = frozenset(node.name for node in nodes if node.curve is None)
     node_of = {(pod.namespace, pod.name): nodes[node].name for pod, node in placed}
-    found: list[Entry] = []
+    found: list[Object] = []
     for task in claims.tasks if claims else ():
         units: dict[str, list[int]] = {}
         for unit, pods in enumerate(task.task.pods):
@@ -92,9 +92,7 @@ def _refined(
 
     instance = _placed(task.task.instance, places)
     answer = optimal.solve(instance, Limits(_SECONDS)).claims
-    mine: list[ClaimAllocation | None] = [None] * len(instance.claims)
-    for claim, allocation in counted.items():
-        mine[claim] = allocation
+    mine = [counted.get(claim) for claim in range(len(instance.claims))]
     values = Objective(instance).values
     best = min(mine, list(answer), key=values)
     return {claim: given for claim, given in enumerate(best) if given is not None}

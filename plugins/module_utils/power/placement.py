@@ -14,12 +14,11 @@ from ..base.argspec import ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
-from ..scheduling.model import MICROCORES_PER_CORE
+from ..scheduling.model import MICROCORES_PER_CORE, Node
 from ..scheduling.plan import Plan
 from ..solving.limits import LIMITS, Limits
 from .bounds.answer import Answer, answer_with_bound, bound_with, is_proof
 from .bounds.lower_bound import LowerBounds
-from .expectation import predicted_power
 from .limits.domains import Limited
 from .limits.enforcement import within
 from .limits.options import WATTS, PowerLimits
@@ -27,10 +26,10 @@ from .model.assignment import Assignment
 from .model.problem import Problem, build_problem
 from .model.repair import can_be_bound
 from .rebalance import propose
-from .results import describe_comparison, plan_of
+from .results import outcome, plan_of
 from .search import greedy
 from .sources import Source, instance_of, read_source
-from .strategies import STRATEGIES, assignments_of, solve
+from .strategies import STRATEGIES, assigned, solve
 
 # Parameters that a snapshot or a file supplies, in addition to the nodes.
 _PARTS = (
@@ -72,15 +71,7 @@ SPEC = ArgumentSpec(
         "snapshot": {"type": "path"},
         "curves": {"type": "path"},
         "src": {"type": "list", "elements": "path"},
-        "nodes": {"type": "list", "elements": "dict"},
-        "pods": {"type": "list", "elements": "dict"},
-        "running": {"type": "list", "elements": "dict"},
-        "namespaces": {"type": "list", "elements": "dict"},
-        "replica_sets": {"type": "list", "elements": "dict"},
-        "pod_disruption_budgets": {"type": "list", "elements": "dict"},
-        "rmd_node_states": {"type": "list", "elements": "dict"},
-        "device_objects": {"type": "list", "elements": "dict"},
-        "volume_objects": {"type": "list", "elements": "dict"},
+        **{part: {"type": "list", "elements": "dict"} for part in ("nodes", *_PARTS)},
         "previous": {"type": "path"},
         "previous_placements": {"type": "list", "elements": "dict"},
         "path": {"type": "path"},
@@ -137,17 +128,39 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     if parameters["rebalance"]:
         plan = replace(plan, steps=propose(source, parameters, answer.assignment))
     if parameters["compare"]:
-        found = [
-            (name, _kept(assignment, name, Limits.of(parameters)))
-            for name, assignment in assignments_of(
-                parameters["compare"], answer, strategy, lambda: Limits.of(parameters)
-            )
+        found = {strategy: answer.assignment}
+        for name in parameters["compare"]:
+            if name not in found:
+                found[name] = assigned(answer.assignment.problem, name, Limits.of(parameters))
+        kept = [
+            (name, _kept(found[name], name, Limits.of(parameters)))
+            for name in parameters["compare"]
         ]
-        plan = replace(plan, comparison=describe_comparison(found))
+        plan = replace(plan, comparison=[outcome(*each) for each in kept])
     if parameters["textfile"]:
-        text = predicted_power(instance.nodes, parameters["textfile_labels"])
+        text = _predicted_power(instance.nodes, parameters["textfile_labels"])
         metrics.write(parameters["textfile"], text)
     return plan
+
+
+def _predicted_power(nodes: t.Iterable[Node], labels: metrics.Labels) -> str:
+    """The metrics of the predicted power by node, from its curve at its present CPU use.
+
+    A node without a curve, without a known use, or with a use beyond the ends of its curve is left
+    out, because its model does not cover the present. The metrics are in a separate file from the
+    readings, which other steps write at other times. Raises InvalidInput for labels that Prometheus
+    does not accept.
+    """
+    metrics.check_labels(labels)
+    uses = ((node, node.use_microcores / MICROCORES_PER_CORE) for node in nodes)
+    watts = {
+        node.name: node.curve.watts_at(use)
+        for node, use in uses
+        if node.curve is not None and node.curve.covers(use)
+    }
+    samples = [({"node": name}, watts[name]) for name in sorted(watts)]
+    text = "Power that the model of a node predicts at its present CPU use."
+    return metrics.family("wattwise_predicted_power_watts", text, samples, labels)
 
 
 def _feasible(answer: Answer) -> Answer:

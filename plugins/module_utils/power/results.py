@@ -9,6 +9,7 @@ import itertools
 import math
 import typing as t
 
+from ..base.json_types import Object
 from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from ..scheduling.plan import Placement, Plan
 from .bounds.answer import Answer, watts_of
@@ -17,8 +18,6 @@ from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
 from .model.repair import related_groups, related_steps
 from .reasons import unplaced_pods
-
-Entry = dict[str, t.Any]
 
 _DECIMALS = 6
 _STEPS_PER_WATT = 1_000_000
@@ -59,7 +58,7 @@ def plan_of(answer: Answer) -> Plan:
     )
 
 
-def _limit_summaries(assignment: Assignment) -> list[Entry] | None:
+def _limit_summaries(assignment: Assignment) -> list[Object] | None:
     """The power domains before and after; None without limits."""
     problem = assignment.problem
     if not problem.instance.domains:
@@ -78,12 +77,8 @@ def _limit_summaries(assignment: Assignment) -> list[Entry] | None:
     ]
 
 
-def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry]:
-    """Results of strategies for one problem, as documented for ``comparison``."""
-    return [_outcome(strategy, assignment) for strategy, assignment in found]
-
-
-def _outcome(strategy: str, assignment: Assignment) -> Entry:
+def outcome(strategy: str, assignment: Assignment) -> Object:
+    """The result of a strategy, as documented for ``comparison``."""
     before = round(watts_of(Assignment(assignment.problem)), _DECIMALS)
     after = _rounded_up(watts_of(assignment))
     placed = int(assignment.pods.sum())
@@ -117,22 +112,18 @@ def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
     problem = assignment.problem
     waiting: dict[tuple[int, int], list[Pod]] = {}
     late = related_groups(problem)
-    node_of: dict[tuple[str, str], int] = {}
+    node_of: dict[int, int] = {}
     for index, group in enumerate(problem.groups):
         for node, dealt in _dealt(assignment, index, group.pods):
             if index in late:
                 waiting[index, node] = dealt[::-1]
             else:
-                node_of.update({(pod.namespace, pod.name): node for pod in dealt})
-    first = [
-        (pod, node_of[pod.namespace, pod.name])
-        for pod in problem.instance.pods
-        if (pod.namespace, pod.name) in node_of
-    ]
+                node_of.update((id(pod), node) for pod in dealt)
+    pods = problem.instance.pods
+    first = [(pod, node_of[id(pod)]) for pod in pods if id(pod) in node_of]
     last = [
         (waiting[group, node].pop(), node)
-        for group, node, number in related_steps(problem, assignment.counts)
-        for _pod in range(number)
+        for group, node in related_steps(problem, assignment.counts)
     ]
     return first + last
 
@@ -156,7 +147,7 @@ def _dealt(
         yield node, [*stay, *itertools.islice(left, int(counts[node]) - len(stay))]
 
 
-def _node_summaries(assignment: Assignment) -> list[Entry]:
+def _node_summaries(assignment: Assignment) -> list[Object]:
     nodes = assignment.problem.instance.nodes
     before = Assignment(assignment.problem).cost.tolist()
     after = (assignment.cost + assignment.device_watts()).tolist()

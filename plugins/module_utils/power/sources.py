@@ -153,29 +153,6 @@ def _rules(parameters: Parameters) -> Rules:
     )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Unchecked lists of the cluster, named as in a snapshot, and the intake of their objects."""
-
-    lists: Object
-    intake: Intake
-
-    def each(self, part: str, kind: str, read: t.Callable[[Object], T]) -> list[T]:
-        return self.intake.each(self.lists.get(part, ()), kind, part, read)
-
-    def namespaces(self) -> Namespaces:
-        if self.lists.get("namespaces") is None:
-            return Namespaces()
-        return Namespaces(dict(self.each("namespaces", "Namespace", read_namespace)))
-
-    def volume_objects(self) -> VolumeObjects | None:
-        if self.lists.get("volume_objects") is None:
-            return None
-        volumes = VolumeObjects.read(self.lists["volume_objects"])
-        self.intake.findings += volumes.findings
-        return volumes
-
-
 def source_of(
     lists: Object,
     curves: Curves,
@@ -191,8 +168,20 @@ def source_of(
     placed. ``cores_by_uid`` are CPUs in use by running pods.
     """
     intake = Intake()
-    parts = _Parts(lists, intake)
-    nodes, namespaces = intake.nodes(lists.get("nodes", ())), parts.namespaces()
+
+    def each(part: str, kind: str, read: t.Callable[[Object], T]) -> list[T]:
+        return intake.each(lists.get(part, ()), kind, part, read)
+
+    def volume_objects() -> VolumeObjects | None:
+        if lists.get("volume_objects") is None:
+            return None
+        volumes = VolumeObjects.read(lists["volume_objects"])
+        intake.findings += volumes.findings
+        return volumes
+
+    nodes, namespaces = intake.nodes(lists.get("nodes", ())), Namespaces()
+    if lists.get("namespaces") is not None:
+        namespaces = Namespaces(dict(each("namespaces", "Namespace", read_namespace)))
     there = intake.pods(lists.get("running", ()), "running")
     allocatable = {name: node.allocatable for name, node in nodes.items()}
     running = intake.running([pod for pod in there if not has_nomination(pod)], allocatable)
@@ -201,11 +190,11 @@ def source_of(
         nodes=nodes,
         namespaces=namespaces,
         running=running,
-        measured=dict(parts.each("node_metrics", "NodeMetrics", measured_use)),
-        caches=list(filter(None, parts.each("rmd_node_states", "RmdNodeState", read_caches))),
-        replica_sets=dict(parts.each("replica_sets", "ReplicaSet", _read_replica_set)),
+        measured=dict(each("node_metrics", "NodeMetrics", measured_use)),
+        caches=list(filter(None, each("rmd_node_states", "RmdNodeState", read_caches))),
+        replica_sets=dict(each("replica_sets", "ReplicaSet", _read_replica_set)),
         previous=dict(intake.each(previous, "placement", "previous_placements", _read_previous)),
-        volume_objects=parts.volume_objects(),
+        volume_objects=volume_objects(),
         pods=intake.pods(lists.get("pods", ()), "pods"),
         nominated=intake.nominated(pod for pod in there if has_nomination(pod)),
         curves=curves.by_node,

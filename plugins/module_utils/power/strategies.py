@@ -31,18 +31,8 @@ def solve(problem: Problem, strategy: str, limits: Limits) -> Answer:
     return answer_with_bound(_BASELINES[strategy](problem), strategy)
 
 
-def assignments_of(
-    strategies: t.Iterable[str], answer: Answer, strategy: str, limits: t.Callable[[], Limits]
-) -> list[tuple[str, Assignment]]:
-    """The answers of all strategies to a problem; ``strategy`` has given this one already."""
-    problem = answer.assignment.problem
-    found = []
-    for name in strategies:
-        if name == strategy:
-            assignment = answer.assignment
-        elif name in _BASELINES:
-            assignment = _BASELINES[name](problem)
-        else:
-            assignment = solve(problem, name, limits()).assignment
-        found.append((name, assignment))
-    return found
+def assigned(problem: Problem, strategy: str, limits: Limits) -> Assignment:
+    """The assignment of a strategy, without a bound for baselines."""
+    if strategy == "optimal":
+        return optimal.solve(problem, limits).assignment
+    return _BASELINES[strategy](problem)

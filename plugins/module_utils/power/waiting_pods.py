@@ -25,7 +25,7 @@ from ..scheduling.pod_fields import CLAIM_FIELDS, VOLUME_FIELDS, excesses
 from ..scheduling.pod_reader import identity, read_pod, refused_pod, unread_pod
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes
 from ..scheduling.volumes.pod_claims import Unready
-from .constraints.device_claims import ClaimBook, read_claims, without_claims
+from .constraints.device_claims import ClaimBook, read_claims
 from .constraints.relation_reader import RelationReader, Surroundings, gang_of
 from .measured_use import PodUse
 
@@ -93,9 +93,10 @@ class WaitingPods:
                 continue
             asked = self.claims.of_pod.get(key)
             if asked is not None:
+                others = (name for name in shape.unsupported if name not in CLAIM_FIELDS)
                 shape = replace(
                     shape,
-                    unsupported=without_claims(shape.unsupported, asked),
+                    unsupported=(*others, *asked.unsupported),
                     device_claims=asked.keys,
                     constraints=replace(shape.constraints, device_nodes=asked.nodes),
                 )

@@ -10,7 +10,7 @@ import typing as t
 
 from ...scheduling.cache_ways import MORE_THAN_ENOUGH, Lengths
 from ...scheduling.model import CachePools, CacheRun, Node, Shape
-from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, NodeCheck, Pods, Sum
+from .contents import IMPOSSIBLE, NO_DRAW, Draw, NodeCheck, Pods, Sum
 
 
 def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bool:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...scheduling.model import Node, Shape
+from .contents import Draw, FleetCheck, NodeCheck, Pods, Sum, Total
 from .device_claims import ClaimBook, ClaimTask
-from .fleet_contents import FleetCheck, Total
-from .node_contents import Draw, NodeCheck, Pods, Sum
 
 if t.TYPE_CHECKING:
     from ...devices.solve.joint_feasibility import JointAnswer

@@ -29,12 +29,10 @@ from ...scheduling.model import (
     Spreading,
 )
 from ...solving.arrays import Booleans, Integers
-from .attached_volumes import attached_volumes_check
 from .cache_runs import cache_check
+from .contents import ContentRule, FleetCheck, FleetRule, NodeCheck
 from .device_checks import device_checks
-from .fleet_contents import FleetCheck, FleetRule
-from .node_contents import ContentRule, NodeCheck
-from .preferred_terms import PreferredPodTerm
+from .preferences import PreferredPodTerm, SoftCap
 from .relation_rules import (
     AffinityRule,
     AntiAffinityRule,
@@ -45,9 +43,8 @@ from .relation_rules import (
     SpreadRule,
 )
 from .relations import Relations, groups_in
-from .soft_caps import SoftCap
-from .static_volumes import static_volumes_check
 from .topology_counts import ALL_NODES, TopologyCount, TopologyCountBook
+from .volume_checks import attached_volumes_check, static_volumes_check
 
 _NO_RELATIONS = PodRelations()
 

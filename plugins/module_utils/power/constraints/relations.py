@@ -18,10 +18,9 @@ from functools import cached_property
 from ...base.libraries import numpy
 from ...scheduling.model import UNLIMITED
 from ...solving.arrays import Booleans, Floats, Integers
-from .fleet_contents import FleetRule
-from .node_contents import ContentRule
+from .contents import ContentRule, FleetRule
+from .preferences import SoftCap
 from .relation_rules import AffinityRule, EvenStartRule, Rule, SpreadRule
-from .soft_caps import SoftCap
 from .topology_counts import Counts, TopologyCount
 
 # The group and the node of a pod that comes first of those that want to be near each other.

@@ -14,8 +14,7 @@ from functools import partial
 
 from ...solving.arrays import Integers
 from ...solving.linear import LinearModel, Terms
-from ..constraints.fleet_contents import FleetRule
-from ..constraints.node_contents import Pods
+from ..constraints.contents import FleetRule, Pods
 from ..model.problem import Problem
 from .no_good_cuts import TOLERANCE_WATTS, Reached, fewest_that_draw
 

@@ -13,9 +13,9 @@ import math
 import typing as t
 
 from ...solving.linear import LinearModel
+from ..constraints.preferences import Company, SoftCap
 from ..constraints.relation_rules import AffinityRule, AntiAffinityRule, EvenStartRule, SpreadRule
 from ..constraints.relations import Relations
-from ..constraints.soft_caps import Company, SoftCap
 from ..constraints.topology_counts import TopologyCount
 
 # A sum of columns and a constant.
