@@ -113,17 +113,22 @@ def _unlimited(source: Source, parameters: Parameters, limits: Limits | None) ->
         parameters["device_power"],
         parameters["seed"],
     )
-    pods, peers = waiting.pods()
+    pods, peers, nominated = waiting.pods()
     return Instance(
         nodes,
         pods,
-        _rules(parameters),
-        peers.running,
+        Rules(
+            allow_power_off=parameters["allow_power_off"],
+            standby_watts=parameters["standby_watts"],
+            use_unpriced=parameters["unpriced"] == "last_resort",
+            preference_watts=parameters["preference_watts"],
+        ),
+        peers,
         waiting.claims,
         source.previous,
         tuple(waiting.findings),
         volumes.static_claims if volumes is not None else (),
-        peers.nominated,
+        nominated,
     )
 
 
@@ -142,15 +147,6 @@ def _nodes(source: Source, loads: Loads, volumes: ClusterVolumes | None) -> tupl
         node = with_promises(node, source.nominated)
         found.append(node if volumes is None else with_attachable(node, volumes))
     return tuple(found)
-
-
-def _rules(parameters: Parameters) -> Rules:
-    return Rules(
-        allow_power_off=parameters["allow_power_off"],
-        standby_watts=parameters["standby_watts"],
-        use_unpriced=parameters["unpriced"] == "last_resort",
-        preference_watts=parameters["preference_watts"],
-    )
 
 
 def source_of(

@@ -33,21 +33,12 @@ _NO_RELATIONS = PodRelations()
 _NO_NODES: frozenset[str] = frozenset()
 
 
-class Peers(t.NamedTuple):
-    """Pods that the rules of waiting pods are about: running ones of each set by node, and
-    nominated ones."""
-
-    running: tuple[t.Mapping[str, int], ...]
-    nominated: tuple[NominatedMember, ...]
-
-
 @dataclass
 class _Draft:
-    """A pod as far as it was read; ``former`` is the one of which it is a copy."""
+    """A pod as far as it was read; copies have one Shape object."""
 
     given: Object
     pod: Pod
-    former: _Draft | None = None
 
 
 class WaitingPods:
@@ -100,7 +91,7 @@ class WaitingPods:
                     device_claims=asked.keys,
                     constraints=replace(shape.constraints, device_nodes=asked.nodes),
                 )
-                draft.pod, draft.former = replace(draft.pod, shape=shape), None
+                draft.pod = replace(draft.pod, shape=shape)
 
     def read_volumes(self, volumes: ClusterVolumes | None) -> None:
         """Read the constraints of the pods' volumes; None: the storage objects are unknown."""
@@ -116,15 +107,21 @@ class WaitingPods:
             if isinstance(read, Finding):
                 self._refuse(draft, read)
             else:
-                draft.pod, draft.former = replace(draft.pod, shape=read), None
+                draft.pod = replace(draft.pod, shape=read)
 
-    def pods(self) -> tuple[tuple[Pod, ...], Peers]:
-        """The pods in their order, and the other pods that their rules are about."""
+    def pods(
+        self,
+    ) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...], tuple[NominatedMember, ...]]:
+        """The pods in their order, and the other pods that their rules are about.
+
+        These are running ones of each set by node, and nominated ones.
+        """
         accepted = [draft for draft in self._drafts if not draft.pod.shape.refusals]
         given = [draft.given for draft in accepted]
         reader = RelationReader(given, self._surroundings, self._is_over)
         nominated = self._anti_affinity.members_of(reader.sets_of)
-        done: dict[int, tuple[t.Any, Shape]] = {}
+        # A Shape lives until its last copy had its turn, so its id stands for it.
+        shapes: dict[tuple[t.Any, ...], Shape] = {}
         for draft, rules in zip(accepted, reader.relations()):
             if isinstance(rules, Finding):
                 self._refuse(draft, rules)
@@ -134,22 +131,16 @@ class WaitingPods:
             closed = self._anti_affinity.nodes_closed_to(draft.given, priority)
             if nominated:
                 closed |= self._anti_affinity.nodes_refused_by(relations, nominated, priority)
-            demands = (relations, unsupported, closed)
-            known = done.get(id(draft.former)) if draft.former is not None else None
-            if known is not None and known[0] == demands:
-                shape = known[1]
-            else:
-                shape = _related(draft.pod.shape, relations, unsupported, closed)
-            draft.pod = replace(draft.pod, shape=shape)
-            done[id(draft)] = demands, shape
+            key = id(draft.pod.shape), relations, unsupported, closed
+            if key not in shapes:
+                shapes[key] = _related(draft.pod.shape, relations, unsupported, closed)
+            draft.pod = replace(draft.pod, shape=shapes[key])
         for draft in self._drafts:
             if draft.pod.shape.refusals:
                 self._keep_gang(draft)
         pods = [draft.pod for draft in self._drafts]
         pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
-        return tuple(pods), Peers(
-            reader.peers(), tuple(each for each in nominated if each.member_of)
-        )
+        return tuple(pods), reader.peers(), tuple(each for each in nominated if each.member_of)
 
     def _read_each(self, given: t.Sequence[Object]) -> list[_Draft]:
         taken = {identity(pod) for pod in self._surroundings.running}
@@ -173,7 +164,7 @@ class WaitingPods:
         if former is not None and not former.pod.shape.invalid and is_copy(pod, former.given):
             name = guarded(subject_of(pod, "Pod", place), functools.partial(identity, pod))
             if not isinstance(name, Finding):
-                return _Draft(pod, replace(former.pod, name=name[1]), former)
+                return _Draft(pod, replace(former.pod, name=name[1]))
         subject = subject_of(pod, "Pod", place)
         read = guarded(subject, functools.partial(self._read, pod))
         if not isinstance(read, Finding):

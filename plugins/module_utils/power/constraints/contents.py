@@ -71,6 +71,7 @@ class NodeCheck(ABC, t.Generic[Asked, Kind]):
 
     of_group: t.Mapping[int, Asked]
     kinds: t.Sequence[Kind]
+    words: t.ClassVar[str]
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
@@ -87,8 +88,9 @@ class NodeCheck(ABC, t.Generic[Asked, Kind]):
     def sums(self) -> list[Sum]:
         """Necessary, not sufficient conditions: the part that linear models can express."""
 
-    @abstractmethod
-    def reason(self, group: int) -> str: ...
+    def reason(self, group: int) -> str:
+        """Why a node has no room for a pod of the group."""
+        return self.words
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,6 +233,7 @@ class FleetCheck(ABC, t.Generic[Asked]):
 
     of_group: t.Mapping[int, Asked]
     class_of: t.Sequence[int]
+    words: t.ClassVar[str]
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
@@ -261,8 +264,9 @@ class FleetCheck(ABC, t.Generic[Asked]):
     def totals(self) -> list[Total]:
         """Necessary, not sufficient conditions."""
 
-    @abstractmethod
-    def reason(self, group: int) -> str: ...
+    def reason(self, group: int) -> str:
+        """Why a node has no room for a pod of the group."""
+        return self.words
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,10 +289,6 @@ class FleetRule(Rule):
     def class_of(self) -> Integers:
         return numpy.array(self.check.class_of)
 
-    @property
-    def classes(self) -> int:
-        return self.check.classes
-
     def draw(self, pods: Pods) -> Draw:
         if not any(pods):
             return NO_DRAW
@@ -308,7 +308,7 @@ class FleetRule(Rule):
         return numpy.array([each.at_nodes(counts) for each in self.numbers])
 
     def _summed(self, by_node: Integers) -> Pods:
-        found = numpy.zeros((len(by_node), self.classes), dtype=numpy.int64)
+        found = numpy.zeros((len(by_node), self.check.classes), dtype=numpy.int64)
         for row, there in zip(found, by_node):
             numpy.add.at(row, self.class_of, there)
         return tuple(found.ravel().tolist())
@@ -317,7 +317,8 @@ class FleetRule(Rule):
     def floor(self) -> Floats:
         check = self.check
         of_class = [
-            [check.least_alone(group, one) for one in range(self.classes)] for group in check.groups
+            [check.least_alone(group, one) for one in range(check.classes)]
+            for group in check.groups
         ]
         floor = numpy.array(of_class)[:, self.class_of]
         return numpy.where(floor < math.inf, floor, 0.0)
@@ -334,7 +335,7 @@ class FleetRule(Rule):
 
     def most_of_class(self, group: int) -> list[int]:
         """Number of pods of the group alone that the nodes of each class could take together."""
-        return [self._most_alone(group, one) for one in range(self.classes)]
+        return [self._most_alone(group, one) for one in range(self.check.classes)]
 
     def _most_alone(self, group: int, of_class: int) -> int:
         limit = self.count[self.check.groups.index(group)]
@@ -347,7 +348,7 @@ class FleetRule(Rule):
     def room(self, counts: Counts, group: int) -> Integers:
         """1 if there is room for one more or for several."""
         pods = numpy.array(self.pods(counts))
-        more = [pods + self.check.alone(group, one) for one in range(self.classes)]
+        more = [pods + self.check.alone(group, one) for one in range(self.check.classes)]
         is_open = [self.draw(tuple(each.tolist())).watts < math.inf for each in more]
         return numpy.array(is_open, dtype=numpy.int64)[self.class_of]
 

@@ -36,6 +36,7 @@ def _draw_of(found: JointAnswer) -> Draw:
 class NodeDevicesCheck(NodeCheck[str, t.Hashable]):
     """Claims that can be decided node by node."""
 
+    words = CANNOT_ALLOCATE
     task: ClaimTask
     nodes: t.Sequence[Node]
     _known: dict[t.Hashable, Draw] = field(default_factory=dict)
@@ -69,9 +70,6 @@ class NodeDevicesCheck(NodeCheck[str, t.Hashable]):
             for devices, needed in self.task.needed(self.of_group)
         ]
 
-    def reason(self, group: int) -> str:
-        return CANNOT_ALLOCATE
-
 
 @dataclass(frozen=True, eq=False)
 class FleetDevicesCheck(FleetCheck[str]):
@@ -80,6 +78,7 @@ class FleetDevicesCheck(FleetCheck[str]):
     Nodes of one class reach the same devices, and power counts equally.
     """
 
+    words = CANNOT_ALLOCATE
     task: ClaimTask
     nodes: t.Sequence[Node]
 
@@ -122,9 +121,6 @@ class FleetDevicesCheck(FleetCheck[str]):
             Total(needed, joint.free(devices))
             for devices, needed in self.task.needed(self.of_group)
         ]
-
-    def reason(self, group: int) -> str:
-        return CANNOT_ALLOCATE
 
 
 def fits_empty_node(claims: ClaimBook | None, shape: Shape, node: Node) -> bool:

@@ -148,7 +148,7 @@ def read_claims(
             if isinstance(task, Finding):
                 book.findings.append(task)
             else:
-                _add(book, _with_watts(task, device_power, seed))
+                _add(book, task, device_power, seed)
     _refuse_extended(book, pods, nodes, device_objects)
     return book
 
@@ -219,16 +219,6 @@ def _read_task(
     return task
 
 
-def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
-    """Raises InvalidInput if the name of the power draw is invalid."""
-    from ...devices.model.watts import with_watts
-    from ...devices.solve.joint_feasibility import JointFeasibility
-
-    instance = with_watts(task.instance, device_power, {}, ())
-    task = dataclasses.replace(task, instance=instance)
-    return ClaimTask(task, JointFeasibility(instance, seed))
-
-
 def _given(
     objects: t.Sequence[Object],
     nodes: t.Sequence[Object],
@@ -267,12 +257,16 @@ def _in_namespace(item: dict[str, t.Any]) -> dict[str, t.Any]:
     return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
 
 
-def _add(book: ClaimBook, task: ClaimTask) -> None:
-    """Note the claims of the pods of one API."""
+def _add(book: ClaimBook, read: Task, device_power: str | None, seed: int) -> None:
+    """Note the claims of the pods of one API. Raises InvalidInput if device_power is invalid."""
+    from ...devices.model.watts import with_watts
+    from ...devices.solve.joint_feasibility import JointFeasibility
     from ...devices.solve.search import shape_of
 
+    instance = with_watts(read.instance, device_power, {}, ())
+    joint = JointFeasibility(instance, seed)
+    task = ClaimTask(dataclasses.replace(read, instance=instance), joint)
     book.tasks.append(task)
-    instance = task.task.instance
     names: dict[t.Hashable, str] = {}
     key_of: dict[Key, str] = {}
     for unit, pods in enumerate(task.task.pods):

@@ -112,11 +112,10 @@ class PreferredPodTerm:
             company = Company(members, least, self._cap(UNLIMITED))
             return SoftCap(held, self._cap(0), self.watts, company)
         others = self.members & ~self.holders
-        undisturbed = self._cap(1 if least > 1 else UNLIMITED)
-        if not others.any():
-            return SoftCap(held, undisturbed, self.watts)
-        company = Company(book.topology_count(others, self.topology), 1, self._cap(0))
-        return SoftCap(held, undisturbed, self.watts, company)
+        disturbed = None
+        if others.any():
+            disturbed = Company(book.topology_count(others, self.topology), 1, self._cap(0))
+        return SoftCap(held, self._cap(1 if least > 1 else UNLIMITED), self.watts, disturbed)
 
     def _cap(self, number: int) -> Integers:
         """A cap of this number of pods in undecided domains, and no limit in others."""

@@ -30,12 +30,12 @@ _MAX_CHOICES_OF_SEEDS = 60
 _T = t.TypeVar("_T")
 
 
-def _by_group(groups_of: t.Iterable[tuple[_T, t.Iterable[int]]]) -> dict[int, list[_T]]:
+def _by_group(groups_of: t.Iterable[tuple[_T, t.Iterable[int]]]) -> t.Callable[[int], list[_T]]:
     found: dict[int, list[_T]] = {}
     for each, groups in groups_of:
         for group in groups:
             found.setdefault(group, []).append(each)
-    return found
+    return lambda group: found.get(group, [])
 
 
 def groups_in(mask: Booleans) -> frozenset[int]:
@@ -73,31 +73,22 @@ class Relations:
     fixed: tuple[Rule, ...] = ()
 
     @cached_property
-    def _rules_by_group(self) -> dict[int, list[Rule]]:
+    def rules_of(self) -> t.Callable[[int], list[Rule]]:
+        """The rules that concern a group."""
         return _by_group((rule, rule.groups) for rule in self.rules)
 
     @cached_property
-    def _topology_counts_by_group(self) -> dict[int, list[TopologyCount]]:
+    def topology_counts_of(self) -> t.Callable[[int], list[TopologyCount]]:
+        """The topology counts that count the pods of a group."""
         return _by_group((each, groups_in(each.members)) for each in self.topology_counts)
 
     @cached_property
-    def _caps_by_group(self) -> dict[int, list[SoftCap]]:
+    def caps_of(self) -> t.Callable[[int], list[SoftCap]]:
+        """The soft caps that a pod of the group can exceed or change."""
         return _by_group(
             (cap, groups_in(numpy.any([each.members for each in cap.topology_counts], axis=0)))
             for cap in self.caps
         )
-
-    def rules_of(self, group: int) -> list[Rule]:
-        """The rules that concern a group."""
-        return self._rules_by_group.get(group, [])
-
-    def topology_counts_of(self, group: int) -> list[TopologyCount]:
-        """The topology counts that count the pods of a group."""
-        return self._topology_counts_by_group.get(group, [])
-
-    def caps_of(self, group: int) -> list[SoftCap]:
-        """The soft caps that a pod of the group can exceed or change."""
-        return self._caps_by_group.get(group, [])
 
     def count(self, counts: Integers) -> Counts:
         """The topology counts of an assignment (groups by nodes), from scratch."""

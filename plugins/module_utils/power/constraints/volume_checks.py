@@ -65,6 +65,7 @@ class _Static:
 class NodeVolumesCheck(NodeCheck["tuple[int, ...]", int]):
     """The check of volumes that are on one node each; ``kinds[n]`` is an index of the offers."""
 
+    words = NO_VOLUME
     static: _Static
 
     def draw(self, node: int, pods: Pods) -> Draw:
@@ -78,14 +79,12 @@ class NodeVolumesCheck(NodeCheck["tuple[int, ...]", int]):
         ]
         return [Sum(self.static.needed(self.of_group), there)]
 
-    def reason(self, group: int) -> str:
-        return NO_VOLUME
-
 
 @dataclass(frozen=True, eq=False)
 class FleetVolumesCheck(FleetCheck["tuple[int, ...]"]):
     """The check of volumes that several nodes reach; ``class_of[n]`` is an index of the offers."""
 
+    words = NO_VOLUME
     static: _Static
 
     def draw(self, pods: Pods) -> Draw:
@@ -99,9 +98,6 @@ class FleetVolumesCheck(FleetCheck["tuple[int, ...]"]):
         offers = self.static.offers
         there = {volume for offer in offers for volumes in offer for volume in volumes or ()}
         return [Total(self.static.needed(self.of_group), len(there))]
-
-    def reason(self, group: int) -> str:
-        return NO_VOLUME
 
 
 def static_volumes_check(
@@ -184,6 +180,8 @@ class _NodesByLabel:
 class AttachedVolumesCheck(NodeCheck[SharedVolumes, Attachable]):
     """The check of the volumes that pods share; ``kinds[n]`` is the free number of each node."""
 
+    words = TOO_MANY_VOLUMES
+
     def draw(self, node: int, pods: Pods) -> Draw:
         disks: set[Disk] = set()
         new: dict[str, int] = {}
@@ -213,9 +211,6 @@ class AttachedVolumesCheck(NodeCheck[SharedVolumes, Attachable]):
             )
             for driver in drivers
         ]
-
-    def reason(self, group: int) -> str:
-        return TOO_MANY_VOLUMES
 
 
 def attached_volumes_check(
