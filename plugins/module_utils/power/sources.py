@@ -39,8 +39,7 @@ from ..solving.limits import Limits
 from .constraints.instance import Instance, Rules
 from .constraints.relation_reader import Surroundings
 from .limits.domains import NO_LIMITS, Limited, with_limits
-from .measured_use import PodUse, measured_shares
-from .waiting_pods import WaitingPods
+from .waiting_pods import PodUse, WaitingPods, measured_shares
 
 Parameters = t.Mapping[str, t.Any]
 T = t.TypeVar("T")

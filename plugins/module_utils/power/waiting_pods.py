@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from ..base.boundary import Finding, Subject, guarded, subject_of
-from ..base.fields.strict import mapping
+from ..base.fields.strict import mapping, with_readable_metadata
 from ..base.json_types import Object
 from ..scheduling.cache_ways import runs_of_pod
 from ..scheduling.intake import is_copy
@@ -22,15 +23,60 @@ from ..scheduling.model import NominatedMember, Pod, PodRelations, Shape
 from ..scheduling.nominated_pods import ExistingAntiAffinity
 from ..scheduling.peers import pod_facts
 from ..scheduling.pod_fields import CLAIM_FIELDS, VOLUME_FIELDS, excesses
-from ..scheduling.pod_reader import identity, read_pod, refused_pod, unread_pod
+from ..scheduling.pod_reader import effective_requests, identity, read_pod, refused_pod, unread_pod
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes
 from ..scheduling.volumes.pod_claims import Unready
+from ..scheduling.workload import Workload, workload_of
 from .constraints.device_claims import ClaimBook, read_claims
 from .constraints.relation_reader import RelationReader, Surroundings, gang_of
-from .measured_use import PodUse
 
 _NO_RELATIONS = PodRelations()
 _NO_NODES: frozenset[str] = frozenset()
+# Steps of the share of a request that a pod uses. Without a limit it may use more than its request.
+_STEPS = 20
+_MAX_STEPS = 2 * _STEPS
+
+
+@dataclass(frozen=True)
+class PodUse:
+    """Shares of requests that pods use; ``measured`` by workload goes before ``assumption``."""
+
+    assumption: Decimal
+    measured: t.Mapping[Workload, Decimal] = field(default_factory=dict)
+
+    def of(self, pod: Object) -> Decimal:
+        """The share of a waiting pod with readable metadata."""
+        if not self.measured:
+            return self.assumption
+        return self.measured.get(workload_of(pod), self.assumption)
+
+
+def measured_shares(
+    running: t.Iterable[Object], cores_of: t.Mapping[str, float]
+) -> dict[Workload, Decimal]:
+    """The share by workload of running pods with known cores in use by UID."""
+    if not cores_of:
+        return {}
+    sums: dict[Workload, tuple[float, float]] = {}
+    for pod in running:
+        read = guarded(subject_of(pod, "Pod"), functools.partial(_requested, pod))
+        cores = None if isinstance(read, Finding) else cores_of.get(read[0])
+        if isinstance(read, Finding) or cores is None or read[2] <= 0:
+            continue
+        _uid, workload, requested = read
+        before = sums.get(workload, (0.0, 0.0))
+        sums[workload] = before[0] + cores, before[1] + requested
+    return {
+        workload: Decimal(min(_MAX_STEPS, round(_STEPS * used / requested))) / _STEPS
+        for workload, (used, requested) in sums.items()
+    }
+
+
+def _requested(pod: Object) -> tuple[str, Workload, float]:
+    """UID, workload and requested cores. Raises InvalidField."""
+    with_readable_metadata(pod)
+    requests = effective_requests(mapping(pod.get("spec"), "spec"))
+    return pod["metadata"].get("uid") or "", workload_of(pod), requests.get("cpu", 0) / 1000
 
 
 @dataclass
