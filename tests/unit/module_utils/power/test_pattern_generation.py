@@ -160,7 +160,7 @@ def test_an_answer_where_memory_binds_is_better_for_it(monkeypatch: pytest.Monke
     # HiGHS gets no fleet of this size, which would take longer.
     parameters = placement_task(0, Size(110, 1100, 0.5, 12, "rows", "memory"))
     parameters["time_limit"] = 4
-    monkeypatch.setattr(optimal, "_has_time_for_another_start", lambda *_given: False)
+    monkeypatch.setattr(optimal._Incumbent, "start_again", lambda *_given: None)
     with_it = place(parameters)
     assert violations(parameters, with_it) == []
     monkeypatch.setattr(optimal, "deal_out_anew", lambda *_given: None)
