@@ -155,10 +155,10 @@ class ContentRule(Rule):
             for group in self.check.groups
         )
 
-    def _watts_at(self, nodes: t.Iterable[int], pods: Integers) -> Floats:
+    def _watts_at(self, nodes: t.Iterable[int], pods: Integers) -> list[float]:
         """Power draw of these pods (K, n) on each of some nodes."""
         there = map(tuple, pods.T.tolist())
-        return numpy.array([self.draw(node, each).watts for node, each in zip(nodes, there)])
+        return [self.draw(node, each).watts for node, each in zip(nodes, there)]
 
     def watts(self, counts: Counts) -> Floats:
         """Power draw of the pods on each node."""
@@ -183,7 +183,8 @@ class ContentRule(Rule):
         added = numpy.zeros(len(nodes))
         at = self.priced[nodes] & (after[position] >= 0)
         listed = nodes[at].tolist()
-        added[at] = self._watts_at(listed, after[:, at]) - self._watts_at(listed, before[:, at])
+        pairs = zip(self._watts_at(listed, after[:, at]), self._watts_at(listed, before[:, at]))
+        added[at] = [more - less for more, less in pairs]
         added[at] -= number * self.floor[position, nodes[at]]
         return added
 
@@ -204,8 +205,8 @@ class ContentRule(Rule):
         """1 if there is room for one more or for several."""
         more = self.pods(counts)
         more[self.check.groups.index(group)] += 1
-        room: Integers = (self._watts_at(range(self.nodes), more) < math.inf).astype(numpy.int64)
-        return room
+        watts = self._watts_at(range(self.nodes), more)
+        return numpy.array([each < math.inf for each in watts], dtype=numpy.int64)
 
     def holds(self, counts: Counts) -> bool | None:
         pods = self.pods(counts)

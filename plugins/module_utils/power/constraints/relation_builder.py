@@ -66,20 +66,22 @@ def build_relations(
     """
     nodes = book.instance.nodes
     local, fleets, units = device_checks(book.instance.claims, book.shapes, nodes)
-    checks = [
+    found = [
         cache_check(book.shapes, nodes),
         attached_volumes_check(book.shapes, nodes),
         *local,
         *fleets,
         static_volumes_check(book.instance, book.shapes),
     ]
-    if not any(checks) and not any(map(_has_rules, book.shapes)):
+    checks = [check for check in found if check is not None]
+    # Nodes come before the fleet.
+    checks.sort(key=lambda check: isinstance(check, FleetCheck))
+    if not checks and not any(map(_has_rules, book.shapes)):
         return None
     builder = _Builder(book, count, allowed, unread, is_over)
     builder.add_rules()
     for check in checks:
-        if check is not None:
-            builder.add_check(check)
+        builder.add_check(check)
     for groups in units:
         builder.add_one_node(groups, CLAIM_ELSEWHERE)
     builder.add_caps(preferred)
