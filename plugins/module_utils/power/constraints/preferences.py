@@ -135,11 +135,13 @@ def preferred_pod_terms(
     if book.instance.rules.preference_watts <= 0:
         return ()
     found: dict[tuple[t.Any, ...], PreferredPodTerm] = {}
-    open_domains: dict[str, Booleans] = {}
+    open_domains: dict[bytes, Booleans] = {}
     for preference, groups in _holders(book.shapes).items():
-        key = preference.topology_key
+        topology = book.topology(preference.topology_key)
+        # Labels that no node has are one topology.
+        key = topology.domain_of.tobytes()
         if key not in open_domains:
-            open_domains[key] = _open_domains(book.topology(key), allowed)
+            open_domains[key] = _open_domains(topology, allowed)
         holders, members = book.mask(groups), book.members(preference.peers)
         # Upper bound on the waiting members in each domain.
         possible = count[members] @ open_domains[key][members]

@@ -47,7 +47,10 @@ class Rule(ABC):
 
     @abstractmethod
     def room(self, counts: Counts, group: int) -> Integers:
-        """Number of further pods on a node now, if only that node takes any; 1 may be more."""
+        """Number of further pods on each node now, if only that node takes any.
+
+        1 may stand for more.
+        """
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         """Whether a pod may be removed from each node; False may be conservative."""
