@@ -75,11 +75,6 @@ class Source:
     limited: Limited = NO_LIMITS
 
 
-def read_instance(parameters: Parameters) -> Instance:
-    """The task that the completed parameters describe. Raises InvalidInput."""
-    return instance_of(read_source(parameters), parameters)
-
-
 def instance_of(source: Source, parameters: Parameters, limits: Limits | None = None) -> Instance:
     """The task in neutral terms.
 

@@ -14,9 +14,9 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_fields
 from support.odd_fleets import PREFERRED, REQUIRED
+from support.placement_instance import read_instance
 
 Json = dict[str, t.Any]
 

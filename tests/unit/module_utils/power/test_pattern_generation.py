@@ -36,13 +36,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.pattern
     Fleet,
     PatternKnapsack,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.growing_model import (
     GrowingModel,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.placement_checker import violations
 from support.placement_fleets import Size, placement_task
+from support.placement_instance import read_instance
 from support.placement_rules import Json
 
 MEMORY_BINDS = Size(24, 200, 0.5, 6, "rows", "memory")
