@@ -111,12 +111,7 @@ def _unlimited(source: Source, parameters: Parameters, limits: Limits | None) ->
     return Instance(
         nodes,
         pods,
-        Rules(
-            allow_power_off=parameters["allow_power_off"],
-            standby_watts=parameters["standby_watts"],
-            use_unpriced=parameters["unpriced"] == "last_resort",
-            preference_watts=parameters["preference_watts"],
-        ),
+        _rules(parameters),
         peers,
         waiting.claims,
         source.previous,
@@ -143,6 +138,35 @@ def _nodes(source: Source, loads: Loads, volumes: ClusterVolumes | None) -> tupl
     return tuple(found)
 
 
+def _rules(parameters: Parameters) -> Rules:
+    return Rules(
+        allow_power_off=parameters["allow_power_off"],
+        standby_watts=parameters["standby_watts"],
+        use_unpriced=parameters["unpriced"] == "last_resort",
+        preference_watts=parameters["preference_watts"],
+    )
+
+
+def _each(
+    lists: Object, intake: Intake, part: str, kind: str, read: t.Callable[[Object], T]
+) -> list[T]:
+    return intake.each(lists.get(part, ()), kind, part, read)
+
+
+def _namespaces(lists: Object, intake: Intake) -> Namespaces:
+    if lists.get("namespaces") is None:
+        return Namespaces()
+    return Namespaces(dict(_each(lists, intake, "namespaces", "Namespace", read_namespace)))
+
+
+def _volume_objects(lists: Object, intake: Intake) -> VolumeObjects | None:
+    if lists.get("volume_objects") is None:
+        return None
+    volumes = VolumeObjects.read(lists["volume_objects"])
+    intake.findings += volumes.findings
+    return volumes
+
+
 def source_of(
     lists: Object,
     curves: Curves,
@@ -158,20 +182,7 @@ def source_of(
     placed. ``cores_by_uid`` are CPUs in use by running pods.
     """
     intake = Intake()
-
-    def each(part: str, kind: str, read: t.Callable[[Object], T]) -> list[T]:
-        return intake.each(lists.get(part, ()), kind, part, read)
-
-    def volume_objects() -> VolumeObjects | None:
-        if lists.get("volume_objects") is None:
-            return None
-        volumes = VolumeObjects.read(lists["volume_objects"])
-        intake.findings += volumes.findings
-        return volumes
-
-    nodes, namespaces = intake.nodes(lists.get("nodes", ())), Namespaces()
-    if lists.get("namespaces") is not None:
-        namespaces = Namespaces(dict(each("namespaces", "Namespace", read_namespace)))
+    nodes, namespaces = intake.nodes(lists.get("nodes", ())), _namespaces(lists, intake)
     there = intake.pods(lists.get("running", ()), "running")
     allocatable = {name: node.allocatable for name, node in nodes.items()}
     running = intake.running([pod for pod in there if not has_nomination(pod)], allocatable)
@@ -180,11 +191,13 @@ def source_of(
         nodes=nodes,
         namespaces=namespaces,
         running=running,
-        measured=dict(each("node_metrics", "NodeMetrics", measured_use)),
-        caches=list(filter(None, each("rmd_node_states", "RmdNodeState", read_caches))),
-        replica_sets=dict(each("replica_sets", "ReplicaSet", _read_replica_set)),
+        measured=dict(_each(lists, intake, "node_metrics", "NodeMetrics", measured_use)),
+        caches=list(
+            filter(None, _each(lists, intake, "rmd_node_states", "RmdNodeState", read_caches))
+        ),
+        replica_sets=dict(_each(lists, intake, "replica_sets", "ReplicaSet", _read_replica_set)),
         previous=dict(intake.each(previous, "placement", "previous_placements", _read_previous)),
-        volume_objects=volume_objects(),
+        volume_objects=_volume_objects(lists, intake),
         pods=intake.pods(lists.get("pods", ()), "pods"),
         nominated=intake.nominated(pod for pod in there if has_nomination(pod)),
         curves=curves.by_node,

@@ -64,18 +64,7 @@ def build_relations(
     ``allowed[g, n]`` are the open nodes of each, apart from other pods and resources. When the time
     ``is_over``, groups with rules that are left become ``unread``: they must get no node.
     """
-    nodes = book.instance.nodes
-    local, fleets, units = device_checks(book.instance.claims, book.shapes, nodes)
-    found = [
-        cache_check(book.shapes, nodes),
-        attached_volumes_check(book.shapes, nodes),
-        *local,
-        *fleets,
-        static_volumes_check(book.instance, book.shapes),
-    ]
-    checks = [check for check in found if check is not None]
-    # Nodes come before the fleet.
-    checks.sort(key=lambda check: isinstance(check, FleetCheck))
+    checks, units = _checks(book)
     if not checks and not any(map(_has_rules, book.shapes)):
         return None
     builder = _Builder(book, count, allowed, unread, is_over)
@@ -95,6 +84,23 @@ def build_relations(
     # Groups can be members of peers that no other pod's rule speaks of.
     parts = relations.rules, relations.fixed, relations.caps, relations.gangs
     return relations if any(parts) else None
+
+
+def _checks(
+    book: TopologyCountBook,
+) -> tuple[list[NodeCheck[t.Any, t.Any] | FleetCheck[t.Any]], list[list[int]]]:
+    """Checks of contents, those of nodes before those of the fleet, and groups on one node."""
+    nodes = book.instance.nodes
+    local, fleets, units = device_checks(book.instance.claims, book.shapes, nodes)
+    found = [
+        cache_check(book.shapes, nodes),
+        attached_volumes_check(book.shapes, nodes),
+        *local,
+        *fleets,
+        static_volumes_check(book.instance, book.shapes),
+    ]
+    checks = [check for check in found if check is not None]
+    return sorted(checks, key=lambda check: isinstance(check, FleetCheck)), units
 
 
 def _has_rules(shape: Shape) -> bool:
@@ -122,6 +128,71 @@ class _Spread(t.NamedTuple):
         return numpy.frombuffer(self.counted, dtype=bool)
 
 
+class _Spreads:
+    """Spread constraints, and the nodes and pods that count for them."""
+
+    def __init__(self, book: TopologyCountBook) -> None:
+        self._book = book
+        self._counted: dict[tuple[t.Any, ...], bytes] = {}
+
+    def of(
+        self, spreadings: t.Iterable[Spreading], constraints: Constraints
+    ) -> t.Iterator[_Spread]:
+        """Spread constraints with the nodes that count for a pod's own constraints. Source:
+        https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/"""
+        for spreading in spreadings:
+            honors = spreading.honor_affinity, spreading.honor_taints
+            key = (
+                spreading.required_keys,
+                (constraints.node_selector, constraints.node_terms) if honors[0] else None,
+                constraints.tolerations if honors[1] else None,
+            )
+            if key not in self._counted:
+                self._counted[key] = bytes(
+                    all(name in node.labels for name in spreading.required_keys)
+                    and (not spreading.honor_affinity or is_selected(constraints, node))
+                    and (not spreading.honor_taints or is_tolerated(constraints, node))
+                    for node in self._book.instance.nodes
+                )
+            yield _Spread(spreading, self._counted[key])
+
+    def beside_nominated(
+        self, spread: _Spread, groups: t.Iterable[int]
+    ) -> dict[tuple[NominatedMember, ...], list[int]]:
+        """Groups by the nominated pods that count for their spread."""
+        peers = spread.spreading.peers
+        members = [each for each in self._book.instance.nominated if peers in each.member_of]
+        found: dict[tuple[NominatedMember, ...], list[int]] = {}
+        for group in groups if members else ():
+            priority = self._book.shapes[group].priority
+            counting = tuple(member for member in members if member.priority >= priority)
+            if counting:
+                found.setdefault(counting, []).append(group)
+        return found
+
+    def count_of(
+        self, spread: _Spread, nominated: t.Sequence[NominatedMember] = ()
+    ) -> TopologyCount:
+        """The members on the nodes that count."""
+        topology = self._book.topology(spread.spreading.topology_key)
+        peers = spread.spreading.peers
+        members = self._book.members(peers)
+        return self._book.topology_count(members, topology, peers, spread.nodes, nominated)
+
+    def cap(self, spread: _Spread, dependants: Booleans, count: Integers) -> SoftCap | None:
+        """The cap of an even spread; None if no domain or none of these pods counts."""
+        members = self._book.members(spread.spreading.peers)
+        domain_of = self._book.topology(spread.spreading.topology_key).domain_of
+        domains = numpy.unique(domain_of[spread.nodes & (domain_of >= 0)])
+        if not (members & dependants).any() or not len(domains):
+            return None
+        counted = self.count_of(spread)
+        total = int(counted.base[:-1].sum() + count[members].sum())
+        even = -(-total // len(domains)) + spread.spreading.max_skew - 1
+        watts = self._book.instance.rules.preference_watts
+        return SoftCap(counted, numpy.maximum(counted.base, even), watts)
+
+
 class _Builder:
     def __init__(
         self,
@@ -135,7 +206,7 @@ class _Builder:
         self._nodes = len(book.instance.nodes)
         self._count, self._allowed = count, allowed
         self._unread, self._is_over = unread, is_over
-        self._counted: dict[tuple[t.Any, ...], bytes] = {}
+        self._spreads = _Spreads(book)
         self._known: set[tuple[t.Any, ...]] = set()
         self.rules: list[Rule] = []
         self.caps: list[SoftCap] = []
@@ -160,11 +231,11 @@ class _Builder:
         for affinity, groups in self._until_over(affinities):
             self._add_affinity(affinity, mask(groups))
         spreads = self.by_term(
-            lambda shape: self._spreads(shape.relations.spreadings, shape.constraints)
+            lambda shape: self._spreads.of(shape.relations.spreadings, shape.constraints)
         )
         for spread, groups in self._until_over(spreads):
             self._add_spread(spread, groups)
-            for nominated, concerned in self._beside_nominated(spread, groups).items():
+            for nominated, concerned in self._spreads.beside_nominated(spread, groups).items():
                 self._add_spread(spread, concerned, nominated)
         starts = self.by_term(lambda shape: _some(shape.relations.even_start))
         for start, groups in self._until_over(starts):
@@ -249,55 +320,11 @@ class _Builder:
         if self._is_new(AffinityRule, *keys):
             self.rules.append(AffinityRule(groups_in(dependants | members), self._nodes, keys))
 
-    def _spreads(
-        self, spreadings: t.Iterable[Spreading], constraints: Constraints
-    ) -> t.Iterator[_Spread]:
-        """Spread constraints with the nodes that count for a pod's own constraints. Source:
-        https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/"""
-        for spreading in spreadings:
-            honors = spreading.honor_affinity, spreading.honor_taints
-            key = (
-                spreading.required_keys,
-                (constraints.node_selector, constraints.node_terms) if honors[0] else None,
-                constraints.tolerations if honors[1] else None,
-            )
-            if key not in self._counted:
-                self._counted[key] = bytes(
-                    all(name in node.labels for name in spreading.required_keys)
-                    and (not spreading.honor_affinity or is_selected(constraints, node))
-                    and (not spreading.honor_taints or is_tolerated(constraints, node))
-                    for node in self._book.instance.nodes
-                )
-            yield _Spread(spreading, self._counted[key])
-
-    def _beside_nominated(
-        self, spread: _Spread, groups: t.Iterable[int]
-    ) -> dict[tuple[NominatedMember, ...], list[int]]:
-        """Groups by the nominated pods that count for their spread."""
-        peers = spread.spreading.peers
-        members = [each for each in self._book.instance.nominated if peers in each.member_of]
-        found: dict[tuple[NominatedMember, ...], list[int]] = {}
-        for group in groups if members else ():
-            priority = self._book.shapes[group].priority
-            counting = tuple(member for member in members if member.priority >= priority)
-            if counting:
-                found.setdefault(counting, []).append(group)
-        return found
-
-    def _count_of(
-        self, spread: _Spread, nominated: t.Sequence[NominatedMember] = ()
-    ) -> TopologyCount:
-        """The members on the nodes that count."""
-        topology = self._book.topology(spread.spreading.topology_key)
-        peers = spread.spreading.peers
-        members = self._book.members(peers)
-        return self._book.topology_count(members, topology, peers, spread.nodes, nominated)
-
     def _add_spread(
         self, spread: _Spread, groups: t.Iterable[int], nominated: t.Sequence[NominatedMember] = ()
     ) -> None:
         spreading, dependants = spread.spreading, self._book.mask(groups)
-        counted = self._count_of(spread, nominated)
+        counted = self._spreads.count_of(spread, nominated)
         depending = self._book.topology_count(
             dependants, self._book.topology(spreading.topology_key)
         )
@@ -354,20 +381,11 @@ class _Builder:
         """Preferences that depend on other waiting pods."""
         if self._book.instance.rules.preference_watts > 0:
             soft = self.by_term(
-                lambda shape: self._spreads(shape.relations.soft_spreadings, shape.constraints)
+                lambda shape: self._spreads.of(shape.relations.soft_spreadings, shape.constraints)
             )
-            for spread, groups in soft.items():
-                self._add_cap(spread, self._book.mask(groups))
+            found = [
+                self._spreads.cap(spread, self._book.mask(groups), self._count)
+                for spread, groups in soft.items()
+            ]
+            self.caps += [cap for cap in found if cap is not None]
         self.caps += [term.soft_cap(self._book) for term in preferred if term.undecided.any()]
-
-    def _add_cap(self, spread: _Spread, dependants: Booleans) -> None:
-        """The cap of an even spread, if a domain and one of these pods counts."""
-        members = self._book.members(spread.spreading.peers)
-        domain_of = self._book.topology(spread.spreading.topology_key).domain_of
-        domains = numpy.unique(domain_of[spread.nodes & (domain_of >= 0)])
-        if (members & dependants).any() and len(domains):
-            counted = self._count_of(spread)
-            total = int(counted.base[:-1].sum() + self._count[members].sum())
-            even = -(-total // len(domains)) + spread.spreading.max_skew - 1
-            watts = self._book.instance.rules.preference_watts
-            self.caps.append(SoftCap(counted, numpy.maximum(counted.base, even), watts))
