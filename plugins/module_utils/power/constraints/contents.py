@@ -109,6 +109,8 @@ class ContentRule(Rule):
     count: tuple[int, ...]
     priced: Booleans
     _known: dict[tuple[int, Pods], Draw] = field(default_factory=dict)
+    # The pods of the last question about the room of each group, and its answer.
+    _rooms: dict[int, tuple[Integers, Integers]] = field(default_factory=dict)
 
     @cached_property
     def _kind_of(self) -> list[int]:
@@ -203,10 +205,15 @@ class ContentRule(Rule):
 
     def room(self, counts: Counts, group: int) -> Integers:
         """1 if there is room for one more or for several."""
-        more = self.pods(counts)
+        pods = self.pods(counts)
+        nowhere: Integers = numpy.zeros(self.nodes, dtype=numpy.int64)
+        before, last = self._rooms.get(group, (pods - 1, nowhere))
+        changed = (pods != before).any(axis=0).nonzero()[0]
+        more, room = pods[:, changed], last.copy()
         more[self.check.groups.index(group)] += 1
-        watts = self._watts_at(range(self.nodes), more)
-        return numpy.array([each < math.inf for each in watts], dtype=numpy.int64)
+        room[changed] = [each < math.inf for each in self._watts_at(changed.tolist(), more)]
+        self._rooms[group] = pods, room
+        return room
 
     def holds(self, counts: Counts) -> bool | None:
         pods = self.pods(counts)
