@@ -11,12 +11,10 @@ import typing as t
 import numpy
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.exponential import (
-    Exponential,
-    fit_exponential,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.score_plugins import (
+    Exponential,
     balanced_score,
+    fit_exponential,
     least_allocated_score,
     normalized_peaks,
     peaks_score,

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from support.placement_instance import read_instance
 
 Json = dict[str, t.Any]
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"

@@ -9,10 +9,9 @@ search improves. Small tasks are then solved by HiGHS as a whole.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from ..solving.arrays import Floats, Integers
+from ..solving.arrays import Integers
 from ..solving.limits import Limits
 from ..solving.linear import ABSOLUTE_GAP, Solution, Terms
 from .bounds.answer import (
@@ -90,23 +89,33 @@ class _Incumbent:
 
     bounds: LowerBounds
     limits: Limits
-    relaxation: Relaxation | None
-    best: Assignment
-    bound: float = -math.inf
 
     def __post_init__(self) -> None:
-        self.raise_bound(self.relaxation)
+        self.relaxation = self._relaxed(_NODE_CLASSES, self.bounds.problem.count)
+        self.best = _start(self.bounds.problem, self.relaxation, self.limits)
+        self.bound = self._bound(self.relaxation)
 
-    def raise_bound(self, relaxation: Relaxation | None) -> None:
-        self.bound = max(self.bound, _bound(self.bounds, self.best, relaxation, self.limits))
+    def _relaxed(self, node_classes: int, most: Integers) -> Relaxation | None:
+        problem, functions = self.bounds.problem, self.bounds.functions
+        return relax(
+            problem, find_node_classes(problem, functions, node_classes), most, self.limits
+        )
 
-    def offer(self, found: Assignment) -> None:
+    def _bound(self, relaxation: Relaxation | None) -> float:
+        bounds, placed = self.bounds, self.best.counts.sum(axis=1)
+        if self.best.left().any():
+            relaxation = self._relaxed(_NODE_CLASSES, placed)
+        prices = None
+        if relaxation is not None:
+            prices = bounds.tighten(prices_of(bounds.problem, relaxation), placed)
+        return bound_with(bounds, self.best, prices)
+
+    def _offer(self, found: Assignment) -> None:
         """Take a better assignment. Other pods than before need another bound."""
         placed = self.best.counts.sum(axis=1)
         self.best = max(self.best, found, key=Assignment.rank)
         if (self.best.counts.sum(axis=1) != placed).any():
-            self.bound = -math.inf
-            self.raise_bound(self.relaxation)
+            self.bound = self._bound(self.relaxation)
 
     def is_good(self) -> bool:
         return cost_of(self.best) - self.bound <= _GOOD_GAP * _added(self.best)
@@ -114,18 +123,45 @@ class _Incumbent:
     def is_proven(self) -> bool:
         return is_proof(self.best, self.bound)
 
+    def start_again(self) -> None:
+        """Start from other node classes, which also give another bound."""
+        problem = self.bounds.problem
+        relaxation = self._relaxed(_OTHER_NODE_CLASSES, problem.count)
+        if relaxation is not None:
+            self._offer(_start(problem, relaxation, self.limits))
+            self.bound = max(self.bound, self._bound(relaxation))
+
+    def deal_out_anew(self) -> None:
+        """Column generation, whose rounded solution local search improves."""
+        if self.relaxation is not None:
+            price, limits = self.relaxation.pod, self.limits
+            counts = deal_out_anew(self.best, self.bounds.functions, price, limits)
+            if counts is not None:
+                self._offer(_improved(settled(self.bounds.problem, counts), limits))
+
+    def search_by_loads(self) -> None:
+        best, limits = self.best, self.limits
+        found, self.bound = search_by_loads(best, self.bound, limits)
+        self._offer(_bindable(found, best, limits))
+
+    def search_neighbourhoods(self) -> None:
+        best, limits = self.best, self.limits
+        enough = self.bound + _GOOD_GAP * _added(best)
+        found = search_neighbourhoods(best, self.bounds.functions, enough, limits)
+        self._offer(_bindable(found, best, limits))
+
 
 def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
-    problem = bounds.problem
-    relaxation = _relaxed(bounds, _NODE_CLASSES, problem.count, limits)
-    incumbent = _Incumbent(bounds, limits, relaxation, _start(problem, relaxation, limits))
-    if not incumbent.is_good() and _has_time_for_another_start(problem, limits):
-        _start_again(incumbent)
-    if not incumbent.is_good() and relaxation is not None:
-        _deal_out_anew(incumbent, relaxation.pod)
-    if not incumbent.is_proven() and len(problem.instance.nodes) <= _MAX_NODES_FOR_A_MODEL:
-        _search_by_loads(incumbent)
-        _search_neighbourhoods(incumbent)
+    nodes = len(bounds.problem.instance.nodes)
+    incumbent = _Incumbent(bounds, limits)
+    may_restart = nodes <= limits.seconds * _RESTARTED_NODES_PER_SECOND
+    if not incumbent.is_good() and may_restart and not limits.expired():
+        incumbent.start_again()
+    if not incumbent.is_good():
+        incumbent.deal_out_anew()
+    if not incumbent.is_proven() and nodes <= _MAX_NODES_FOR_A_MODEL:
+        incumbent.search_by_loads()
+        incumbent.search_neighbourhoods()
     best, bound, proven = incumbent.best, incumbent.bound, incumbent.is_proven()
     if not proven:
         model = _whole_model(bounds, best, limits)
@@ -133,60 +169,6 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
             return _solve_whole(bounds, model, best, bound, limits)
     stopped_by = _stopped_by(proven, limits, otherwise="completed")
     return Answer(best, bound, proven, "local_search", stopped_by)
-
-
-def _start_again(incumbent: _Incumbent) -> None:
-    """Start from other node classes, which also give another bound."""
-    problem = incumbent.bounds.problem
-    relaxation = _relaxed(incumbent.bounds, _OTHER_NODE_CLASSES, problem.count, incumbent.limits)
-    if relaxation is not None:
-        incumbent.offer(_start(problem, relaxation, incumbent.limits))
-        incumbent.raise_bound(relaxation)
-
-
-def _deal_out_anew(incumbent: _Incumbent, pod_price: Floats) -> None:
-    """Column generation, whose rounded solution local search improves."""
-    best, limits = incumbent.best, incumbent.limits
-    counts = deal_out_anew(best, incumbent.bounds.functions, pod_price, limits)
-    if counts is not None:
-        incumbent.offer(_improved(settled(best.problem, counts), limits))
-
-
-def _search_by_loads(incumbent: _Incumbent) -> None:
-    best, limits = incumbent.best, incumbent.limits
-    found, incumbent.bound = search_by_loads(best, incumbent.bound, limits)
-    incumbent.offer(_bindable(found, best, limits))
-
-
-def _search_neighbourhoods(incumbent: _Incumbent) -> None:
-    best, limits = incumbent.best, incumbent.limits
-    enough = incumbent.bound + _GOOD_GAP * _added(best)
-    found = search_neighbourhoods(best, incumbent.bounds.functions, enough, limits)
-    incumbent.offer(_bindable(found, best, limits))
-
-
-def _relaxed(
-    bounds: LowerBounds, node_classes: int, most: Integers, limits: Limits
-) -> Relaxation | None:
-    problem = bounds.problem
-    return relax(problem, find_node_classes(problem, bounds.functions, node_classes), most, limits)
-
-
-def _bound(
-    bounds: LowerBounds, best: Assignment, relaxation: Relaxation | None, limits: Limits
-) -> float:
-    placed = best.counts.sum(axis=1)
-    if best.left().any():
-        relaxation = _relaxed(bounds, _NODE_CLASSES, placed, limits)
-    prices = None
-    if relaxation is not None:
-        prices = bounds.tighten(prices_of(bounds.problem, relaxation), placed)
-    return bound_with(bounds, best, prices)
-
-
-def _has_time_for_another_start(problem: Problem, limits: Limits) -> bool:
-    most_nodes = limits.seconds * _RESTARTED_NODES_PER_SECOND
-    return len(problem.instance.nodes) <= most_nodes and not limits.expired()
 
 
 def _is_good_enough(best: Assignment, bound: float, model: PlacementModel) -> bool:

@@ -14,12 +14,13 @@ from ..base.argspec import ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
-from ..scheduling.model import MICROCORES_PER_CORE
+from ..scheduling.model import MICROCORES_PER_CORE, Node
 from ..scheduling.plan import Plan
 from ..solving.limits import LIMITS, Limits
+from . import optimal
+from .baselines import placers
 from .bounds.answer import Answer, answer_with_bound, bound_with, is_proof
 from .bounds.lower_bound import LowerBounds
-from .expectation import predicted_power
 from .limits.domains import Limited
 from .limits.enforcement import within
 from .limits.options import WATTS, PowerLimits
@@ -27,10 +28,18 @@ from .model.assignment import Assignment
 from .model.problem import Problem, build_problem
 from .model.repair import can_be_bound
 from .rebalance import propose
-from .results import describe_comparison, plan_of
+from .results import outcome, plan_of
 from .search import greedy
 from .sources import Source, instance_of, read_source
-from .strategies import STRATEGIES, assignments_of, solve
+
+_BASELINES: t.Mapping[str, t.Callable[[Problem], Assignment]] = {
+    "greedy": placers.greedy,
+    "minimize_power": placers.minimize_power,
+    "peaks": placers.peaks,
+    "spread": placers.spread,
+}
+
+STRATEGIES = ("optimal", *_BASELINES)
 
 # Parameters that a snapshot or a file supplies, in addition to the nodes.
 _PARTS = (
@@ -72,15 +81,7 @@ SPEC = ArgumentSpec(
         "snapshot": {"type": "path"},
         "curves": {"type": "path"},
         "src": {"type": "list", "elements": "path"},
-        "nodes": {"type": "list", "elements": "dict"},
-        "pods": {"type": "list", "elements": "dict"},
-        "running": {"type": "list", "elements": "dict"},
-        "namespaces": {"type": "list", "elements": "dict"},
-        "replica_sets": {"type": "list", "elements": "dict"},
-        "pod_disruption_budgets": {"type": "list", "elements": "dict"},
-        "rmd_node_states": {"type": "list", "elements": "dict"},
-        "device_objects": {"type": "list", "elements": "dict"},
-        "volume_objects": {"type": "list", "elements": "dict"},
+        **{part: {"type": "list", "elements": "dict"} for part in ("nodes", *_PARTS)},
         "previous": {"type": "path"},
         "previous_placements": {"type": "list", "elements": "dict"},
         "path": {"type": "path"},
@@ -96,6 +97,13 @@ SPEC = ArgumentSpec(
     required_by={"snapshot": ["curves"]},
 ).merge(OPTIONS)
 
+_RANGES: tuple[tuple[str, str, t.Callable[[float], bool]], ...] = (
+    ("pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1),
+    ("standby_watts", "0 watts or more", lambda value: value >= 0),
+    ("preference_watts", "0 watts or more", lambda value: value >= 0),
+    ("min_gain_watts", "more than 0 watts", lambda value: value > 0),
+    ("max_moves", "0 or more", lambda value: value >= 0),
+)
 _NODES_NAMED_IN_A_WARNING = 3
 
 
@@ -129,7 +137,7 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     warn_of(findings, context)
     problem = build_problem(instance, limits.is_too_late)
     strategy, is_late = parameters["strategy"], limits.hit
-    answer = _within_limits(_feasible(solve(problem, strategy, limits.begin())), strategy, limits)
+    answer = _within_limits(_feasible(_solve(problem, strategy, limits.begin())), strategy, limits)
     if is_late:
         answer = replace(answer, proven=False, stopped_by="wall_clock")
     _warn_of_short_curves(answer.assignment, context)
@@ -137,17 +145,53 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     if parameters["rebalance"]:
         plan = replace(plan, steps=propose(source, parameters, answer.assignment))
     if parameters["compare"]:
-        found = [
-            (name, _kept(assignment, name, Limits.of(parameters)))
-            for name, assignment in assignments_of(
-                parameters["compare"], answer, strategy, lambda: Limits.of(parameters)
-            )
+        found = {strategy: answer.assignment}
+        for name in parameters["compare"]:
+            if name not in found:
+                found[name] = _assigned(answer.assignment.problem, name, Limits.of(parameters))
+        kept = [
+            (name, _kept(found[name], name, Limits.of(parameters)))
+            for name in parameters["compare"]
         ]
-        plan = replace(plan, comparison=describe_comparison(found))
+        plan = replace(plan, comparison=[outcome(*each) for each in kept])
     if parameters["textfile"]:
-        text = predicted_power(instance.nodes, parameters["textfile_labels"])
+        text = _predicted_power(instance.nodes, parameters["textfile_labels"])
         metrics.write(parameters["textfile"], text)
     return plan
+
+
+def _predicted_power(nodes: t.Iterable[Node], labels: metrics.Labels) -> str:
+    """The metrics of the predicted power by node, from its curve at its present CPU use.
+
+    A node without a curve, without a known use, or with a use beyond the ends of its curve is left
+    out, because its model does not cover the present. The metrics are in a separate file from the
+    readings, which other steps write at other times. Raises InvalidInput for labels that Prometheus
+    does not accept.
+    """
+    metrics.check_labels(labels)
+    uses = ((node, node.use_microcores / MICROCORES_PER_CORE) for node in nodes)
+    watts = {
+        node.name: node.curve.watts_at(use)
+        for node, use in uses
+        if node.curve is not None and node.curve.covers(use)
+    }
+    samples = [({"node": name}, watts[name]) for name in sorted(watts)]
+    text = "Power that the model of a node predicts at its present CPU use."
+    return metrics.family("wattwise_predicted_power_watts", text, samples, labels)
+
+
+def _solve(problem: Problem, strategy: str, limits: Limits) -> Answer:
+    """The answer of a strategy to a problem."""
+    if strategy == "optimal":
+        return optimal.solve(problem, limits)
+    return answer_with_bound(_BASELINES[strategy](problem), strategy)
+
+
+def _assigned(problem: Problem, strategy: str, limits: Limits) -> Assignment:
+    """The assignment of a strategy, without a bound for baselines."""
+    if strategy == "optimal":
+        return optimal.solve(problem, limits).assignment
+    return _BASELINES[strategy](problem)
 
 
 def _feasible(answer: Answer) -> Answer:
@@ -182,7 +226,7 @@ def _kept(assignment: Assignment, strategy: str, limits: Limits) -> Assignment:
 
     def kept(start: Assignment, name: str) -> Assignment:
         def again(problem: Problem) -> Assignment:
-            return _feasible(solve(problem, name, limits.begin())).assignment
+            return _feasible(_solve(problem, name, limits.begin())).assignment
 
         return within(start, again, limits.is_too_late)
 
@@ -190,7 +234,7 @@ def _kept(assignment: Assignment, strategy: str, limits: Limits) -> Assignment:
     if found is assignment or strategy != "optimal":
         return found
     # Within limits the greedy order sometimes has room for another pod.
-    greedily = _feasible(solve(assignment.problem, "greedy", limits)).assignment
+    greedily = _feasible(_solve(assignment.problem, "greedy", limits)).assignment
     return max(found, kept(greedily, "greedy"), key=Assignment.rank)
 
 
@@ -201,19 +245,10 @@ def check_options(parameters: Parameters) -> None:
     """
     Limits.of(parameters)
     PowerLimits.of(parameters["limits"])
-    _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
-    _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)
-    _check_range(parameters, "preference_watts", "0 watts or more", lambda value: value >= 0)
-    _check_range(parameters, "min_gain_watts", "more than 0 watts", lambda value: value > 0)
-    _check_range(parameters, "max_moves", "0 or more", lambda value: value >= 0)
-
-
-def _check_range(
-    parameters: Parameters, name: str, meaning: str, is_valid: t.Callable[[float], bool]
-) -> None:
-    value = parameters[name]
-    if not math.isfinite(value) or not is_valid(value):
-        raise InvalidInput(f"{name}: {value} is not allowed; it must be {meaning}")
+    for name, meaning, is_valid in _RANGES:
+        value = parameters[name]
+        if not math.isfinite(value) or not is_valid(value):
+            raise InvalidInput(f"{name}: {value} is not allowed; it must be {meaning}")
 
 
 def _warn_of_short_curves(assignment: Assignment, context: Context) -> None:

@@ -27,7 +27,7 @@ from ..scheduling.feasibility import (
 )
 from ..scheduling.model import Node, Pod, Shape
 from ..scheduling.plan import UnplacedPod
-from .constraints import cache_runs, device_feasibility
+from .constraints import cache_runs, device_checks
 from .constraints.instance import Instance
 from .constraints.relation_reader import OUT_OF_TIME
 from .limits.enforcement import DomainPower
@@ -147,6 +147,6 @@ class _Explainer:
             and (usable or node.curve is not None)
             and not shortages(shape.requests, node.allocatable)
             and cache_runs.fits_empty_node(shape.cache_runs, node.cache_pools)
-            and device_feasibility.fits_empty_node(self._instance.claims, shape, node)
+            and device_checks.fits_empty_node(self._instance.claims, shape, node)
             for node in self._instance.nodes
         )

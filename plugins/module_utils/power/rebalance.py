@@ -31,8 +31,8 @@ from ..solving.arrays import Integers
 from .constraints.instance import Instance
 from .limits.enforcement import DomainPower
 from .migration.migration import Migration, MovablePod, Move
-from .migration.search import search
-from .migration.steps import divided
+from .migration.search import Search
+from .migration.steps import Division
 from .model.assignment import Assignment
 from .model.problem import build_problem, hopeless
 from .results import bound_pods
@@ -93,18 +93,17 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> tupl
     if staying:
         movable = {key: pod for key, pod in movable.items() if key not in staying}
         instance = _released(source, parameters, planned, movable)
-    task = _task(instance, movable, budgets, parameters)
-    return _best_steps(task)
+    return _best_steps(_task(instance, movable, budgets, parameters))
 
 
 def _best_steps(task: Migration) -> tuple[Step, ...]:
     """The steps to the best result of the search, or to the next best if it is not reachable."""
     best: tuple[Step, ...] = ()
     reached = 0.0
-    for value, counts in search(task):
-        if round(value, _DECIMALS) <= reached:
+    for state in Search(task).run():
+        if round(state.value, _DECIMALS) <= reached:
             break
-        steps, gain = _described(task, _within_limits(task, divided(task, counts)))
+        steps, gain = _described(task, _within_limits(task, Division(task, state.counts).steps()))
         if gain > reached:
             best, reached = steps, gain
     return best

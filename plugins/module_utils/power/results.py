@@ -1,27 +1,39 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The plan of an answer: names, reasons, power."""
+"""The plan of an answer: names, reasons, power, and devices of the placed pods.
+
+The placement is fixed, so every node is a separate task for the allocator, and so are pods that
+compete for devices of several nodes. The allocator also leaves large partitions free and keeps
+devices close to each other. If its power exceeds that of the placement, the feasibility check's own
+answer stands.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import typing as t
 
+from ..base.json_types import Object
 from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from ..scheduling.plan import Placement, Plan
+from ..solving.limits import Limits
 from .bounds.answer import Answer, watts_of
+from .constraints.device_claims import ClaimTask
 from .constraints.instance import Instance
-from .device_results import allocations
 from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
 from .model.repair import related_groups, related_steps
 from .reasons import unplaced_pods
 
-Entry = dict[str, t.Any]
+if t.TYPE_CHECKING:
+    from ..devices.model.model import ClaimAllocation, Instance
 
 _DECIMALS = 6
+# Time limit of the allocator for one task.
+_ALLOCATION_SECONDS = 10.0
 _STEPS_PER_WATT = 1_000_000
 _MIN_ADDED_WATTS = 1.0
 # Relative error of sums of many floating-point numbers: rounding must not turn it into a step.
@@ -54,14 +66,14 @@ def plan_of(answer: Answer) -> Plan:
         unpriced=[node.name for node in nodes if node.curve is None],
         preference_watts=round(assignment.preference_watts(), _DECIMALS),
         unplaced=unplaced_pods(assignment),
-        allocations=allocations(assignment, placed),
+        allocations=_allocations(assignment, placed),
         nodes=_node_summaries(assignment),
         limits=_limit_summaries(assignment),
         closed=_closed(problem.instance) or None,
     )
 
 
-def _limit_summaries(assignment: Assignment) -> list[Entry] | None:
+def _limit_summaries(assignment: Assignment) -> list[Object] | None:
     """The power domains before and after; None without limits."""
     problem = assignment.problem
     if not problem.instance.domains:
@@ -88,12 +100,8 @@ def _closed(instance: Instance) -> dict[str, str]:
     return {name: reason for name, reason in instance.closed.items() if name in ours}
 
 
-def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry]:
-    """Results of strategies for one problem, as documented for ``comparison``."""
-    return [_outcome(strategy, assignment) for strategy, assignment in found]
-
-
-def _outcome(strategy: str, assignment: Assignment) -> Entry:
+def outcome(strategy: str, assignment: Assignment) -> Object:
+    """The result of a strategy, as documented for ``comparison``."""
     before = round(watts_of(Assignment(assignment.problem)), _DECIMALS)
     after = _rounded_up(watts_of(assignment))
     placed = int(assignment.pods.sum())
@@ -127,22 +135,18 @@ def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
     problem = assignment.problem
     waiting: dict[tuple[int, int], list[Pod]] = {}
     late = related_groups(problem)
-    node_of: dict[tuple[str, str], int] = {}
+    node_of: dict[int, int] = {}
     for index, group in enumerate(problem.groups):
         for node, dealt in _dealt(assignment, index, group.pods):
             if index in late:
                 waiting[index, node] = dealt[::-1]
             else:
-                node_of.update({(pod.namespace, pod.name): node for pod in dealt})
-    first = [
-        (pod, node_of[pod.namespace, pod.name])
-        for pod in problem.instance.pods
-        if (pod.namespace, pod.name) in node_of
-    ]
+                node_of.update((id(pod), node) for pod in dealt)
+    pods = problem.instance.pods
+    first = [(pod, node_of[id(pod)]) for pod in pods if id(pod) in node_of]
     last = [
         (waiting[group, node].pop(), node)
-        for group, node, number in related_steps(problem, assignment.counts)
-        for _pod in range(number)
+        for group, node in related_steps(problem, assignment.counts)
     ]
     return first + last
 
@@ -166,7 +170,7 @@ def _dealt(
         yield node, [*stay, *itertools.islice(left, int(counts[node]) - len(stay))]
 
 
-def _node_summaries(assignment: Assignment) -> list[Entry]:
+def _node_summaries(assignment: Assignment) -> list[Object]:
     nodes = assignment.problem.instance.nodes
     before = Assignment(assignment.problem).cost.tolist()
     after = (assignment.cost + assignment.device_watts()).tolist()
@@ -182,3 +186,87 @@ def _node_summaries(assignment: Assignment) -> list[Entry]:
             nodes, assignment.use.tolist(), before, after
         )
     ]
+
+
+def _allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> list[Object]:
+    """Allocation of each claim of the placed pods, in the order of the claims of each API."""
+    claims = assignment.problem.instance.claims
+    nodes = assignment.problem.instance.nodes
+    unpriced = frozenset(node.name for node in nodes if node.curve is None)
+    node_of = {(pod.namespace, pod.name): nodes[node].name for pod, node in placed}
+    found: list[Object] = []
+    for task in claims.tasks if claims else ():
+        units: dict[str, list[int]] = {}
+        for unit, pods in enumerate(task.task.pods):
+            there = [node_of[pod] for pod in pods if pod in node_of]
+            if there:
+                units.setdefault(there[0], []).append(unit)
+        given = _given(task, units, unpriced)
+        instance = task.task.instance
+        found += [
+            {
+                "namespace": instance.claims[claim].namespace,
+                "name": instance.claims[claim].name,
+                "uid": instance.claims[claim].uid,
+                "node": given[claim].node,
+                "allocation": task.task.result(claim, given[claim]),
+            }
+            for claim in sorted(given)
+        ]
+    return found
+
+
+def _given(
+    task: ClaimTask, units: t.Mapping[str, list[int]], unpriced: frozenset[str]
+) -> dict[int, ClaimAllocation]:
+    found: dict[int, ClaimAllocation] = {}
+    alone = set(range(len(task.task.pods)))
+    for fleet in task.fleets:
+        coupled = {unit for key in fleet for unit in task.units[key]}
+        alone -= coupled
+        places = _only(units, coupled)
+        counted = task.joint_feasibility.on_nodes(places, unpriced).allocations
+        # The allocator cannot ignore the power draw of devices on some nodes.
+        priced = unpriced.isdisjoint(places)
+        found.update(_refined(task, places, counted) if priced else counted)
+    for node, its_units in sorted(_only(units, alone).items()):
+        counted = task.joint_feasibility.on_node(node, its_units).allocations
+        found.update(_refined(task, {node: its_units}, counted))
+    return found
+
+
+def _only(units: t.Mapping[str, list[int]], wanted: t.AbstractSet[int]) -> dict[str, list[int]]:
+    """The wanted units of each node; nodes without any are left out."""
+    kept = {
+        node: [unit for unit in its_units if unit in wanted] for node, its_units in units.items()
+    }
+    return {node: its_units for node, its_units in kept.items() if its_units}
+
+
+def _refined(
+    task: ClaimTask,
+    places: t.Mapping[str, t.Sequence[int]],
+    counted: t.Mapping[int, ClaimAllocation],
+) -> t.Mapping[int, ClaimAllocation]:
+    """The best answer by all levels of device_allocation, if it is as good as the placement's."""
+    from ..devices.model.objective import Objective
+    from ..devices.solve import optimal
+
+    instance = _placed(task.task.instance, places)
+    answer = optimal.solve(instance, Limits(_ALLOCATION_SECONDS)).claims
+    mine = [counted.get(claim) for claim in range(len(instance.claims))]
+    values = Objective(instance).values
+    best = min(mine, list(answer), key=values)
+    return {claim: given for claim, given in enumerate(best) if given is not None}
+
+
+def _placed(instance: Instance, places: t.Mapping[str, t.Sequence[int]]) -> Instance:
+    """The instance with only these units, each on its node."""
+    return dataclasses.replace(
+        instance,
+        units=tuple(
+            dataclasses.replace(instance.units[unit], nodes=frozenset([node]))
+            for node, units in places.items()
+            for unit in units
+        ),
+    )

@@ -39,8 +39,7 @@ from ..solving.limits import Limits
 from .constraints.instance import Instance, Rules
 from .constraints.relation_reader import Surroundings
 from .limits.domains import NO_LIMITS, Limited, with_limits
-from .measured_use import PodUse, measured_shares
-from .waiting_pods import WaitingPods
+from .waiting_pods import PodUse, WaitingPods, measured_shares
 
 Parameters = t.Mapping[str, t.Any]
 T = t.TypeVar("T")
@@ -76,11 +75,6 @@ class Source:
     limited: Limited = NO_LIMITS
 
 
-def read_instance(parameters: Parameters) -> Instance:
-    """The task that the completed parameters describe. Raises InvalidInput."""
-    return instance_of(read_source(parameters), parameters)
-
-
 def instance_of(source: Source, parameters: Parameters, limits: Limits | None = None) -> Instance:
     """The task in neutral terms.
 
@@ -113,17 +107,17 @@ def _unlimited(source: Source, parameters: Parameters, limits: Limits | None) ->
         parameters["device_power"],
         parameters["seed"],
     )
-    pods, peers = waiting.pods()
+    pods, peers, nominated = waiting.pods()
     return Instance(
         nodes,
         pods,
         _rules(parameters),
-        peers.running,
+        peers,
         waiting.claims,
         source.previous,
         tuple(waiting.findings),
         volumes.static_claims if volumes is not None else (),
-        peers.nominated,
+        nominated,
     )
 
 
@@ -153,27 +147,24 @@ def _rules(parameters: Parameters) -> Rules:
     )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Unchecked lists of the cluster, named as in a snapshot, and the intake of their objects."""
+def _each(
+    lists: Object, intake: Intake, part: str, kind: str, read: t.Callable[[Object], T]
+) -> list[T]:
+    return intake.each(lists.get(part, ()), kind, part, read)
 
-    lists: Object
-    intake: Intake
 
-    def each(self, part: str, kind: str, read: t.Callable[[Object], T]) -> list[T]:
-        return self.intake.each(self.lists.get(part, ()), kind, part, read)
+def _namespaces(lists: Object, intake: Intake) -> Namespaces:
+    if lists.get("namespaces") is None:
+        return Namespaces()
+    return Namespaces(dict(_each(lists, intake, "namespaces", "Namespace", read_namespace)))
 
-    def namespaces(self) -> Namespaces:
-        if self.lists.get("namespaces") is None:
-            return Namespaces()
-        return Namespaces(dict(self.each("namespaces", "Namespace", read_namespace)))
 
-    def volume_objects(self) -> VolumeObjects | None:
-        if self.lists.get("volume_objects") is None:
-            return None
-        volumes = VolumeObjects.read(self.lists["volume_objects"])
-        self.intake.findings += volumes.findings
-        return volumes
+def _volume_objects(lists: Object, intake: Intake) -> VolumeObjects | None:
+    if lists.get("volume_objects") is None:
+        return None
+    volumes = VolumeObjects.read(lists["volume_objects"])
+    intake.findings += volumes.findings
+    return volumes
 
 
 def source_of(
@@ -191,8 +182,7 @@ def source_of(
     placed. ``cores_by_uid`` are CPUs in use by running pods.
     """
     intake = Intake()
-    parts = _Parts(lists, intake)
-    nodes, namespaces = intake.nodes(lists.get("nodes", ())), parts.namespaces()
+    nodes, namespaces = intake.nodes(lists.get("nodes", ())), _namespaces(lists, intake)
     there = intake.pods(lists.get("running", ()), "running")
     allocatable = {name: node.allocatable for name, node in nodes.items()}
     running = intake.running([pod for pod in there if not has_nomination(pod)], allocatable)
@@ -201,11 +191,13 @@ def source_of(
         nodes=nodes,
         namespaces=namespaces,
         running=running,
-        measured=dict(parts.each("node_metrics", "NodeMetrics", measured_use)),
-        caches=list(filter(None, parts.each("rmd_node_states", "RmdNodeState", read_caches))),
-        replica_sets=dict(parts.each("replica_sets", "ReplicaSet", _read_replica_set)),
+        measured=dict(_each(lists, intake, "node_metrics", "NodeMetrics", measured_use)),
+        caches=list(
+            filter(None, _each(lists, intake, "rmd_node_states", "RmdNodeState", read_caches))
+        ),
+        replica_sets=dict(_each(lists, intake, "replica_sets", "ReplicaSet", _read_replica_set)),
         previous=dict(intake.each(previous, "placement", "previous_placements", _read_previous)),
-        volume_objects=parts.volume_objects(),
+        volume_objects=_volume_objects(lists, intake),
         pods=intake.pods(lists.get("pods", ()), "pods"),
         nominated=intake.nominated(pod for pod in there if has_nomination(pod)),
         curves=curves.by_node,

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from ..base.boundary import Finding, Subject, guarded, subject_of
-from ..base.fields.strict import mapping
+from ..base.fields.strict import mapping, with_readable_metadata
 from ..base.json_types import Object
 from ..scheduling.cache_ways import runs_of_pod
 from ..scheduling.intake import is_copy
@@ -22,32 +23,68 @@ from ..scheduling.model import NominatedMember, Pod, PodRelations, Shape
 from ..scheduling.nominated_pods import ExistingAntiAffinity
 from ..scheduling.peers import pod_facts
 from ..scheduling.pod_fields import CLAIM_FIELDS, VOLUME_FIELDS, excesses
-from ..scheduling.pod_reader import identity, read_pod, refused_pod, unread_pod
+from ..scheduling.pod_reader import effective_requests, identity, read_pod, refused_pod, unread_pod
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes
 from ..scheduling.volumes.pod_claims import Unready
-from .constraints.device_claims import ClaimBook, read_claims, without_claims
+from ..scheduling.workload import Workload, workload_of
+from .constraints.device_claims import ClaimBook, read_claims
 from .constraints.relation_reader import RelationReader, Surroundings, gang_of
-from .measured_use import PodUse
 
 _NO_RELATIONS = PodRelations()
 _NO_NODES: frozenset[str] = frozenset()
+# Steps of the share of a request that a pod uses. Without a limit it may use more than its request.
+_STEPS = 20
+_MAX_STEPS = 2 * _STEPS
 
 
-class Peers(t.NamedTuple):
-    """Pods that the rules of waiting pods are about: running ones of each set by node, and
-    nominated ones."""
+@dataclass(frozen=True)
+class PodUse:
+    """Shares of requests that pods use; ``measured`` by workload goes before ``assumption``."""
 
-    running: tuple[t.Mapping[str, int], ...]
-    nominated: tuple[NominatedMember, ...]
+    assumption: Decimal
+    measured: t.Mapping[Workload, Decimal] = field(default_factory=dict)
+
+    def of(self, pod: Object) -> Decimal:
+        """The share of a waiting pod with readable metadata."""
+        if not self.measured:
+            return self.assumption
+        return self.measured.get(workload_of(pod), self.assumption)
+
+
+def measured_shares(
+    running: t.Iterable[Object], cores_of: t.Mapping[str, float]
+) -> dict[Workload, Decimal]:
+    """The share by workload of running pods with known cores in use by UID."""
+    if not cores_of:
+        return {}
+    sums: dict[Workload, tuple[float, float]] = {}
+    for pod in running:
+        read = guarded(subject_of(pod, "Pod"), functools.partial(_requested, pod))
+        cores = None if isinstance(read, Finding) else cores_of.get(read[0])
+        if isinstance(read, Finding) or cores is None or read[2] <= 0:
+            continue
+        _uid, workload, requested = read
+        before = sums.get(workload, (0.0, 0.0))
+        sums[workload] = before[0] + cores, before[1] + requested
+    return {
+        workload: Decimal(min(_MAX_STEPS, round(_STEPS * used / requested))) / _STEPS
+        for workload, (used, requested) in sums.items()
+    }
+
+
+def _requested(pod: Object) -> tuple[str, Workload, float]:
+    """UID, workload and requested cores. Raises InvalidField."""
+    with_readable_metadata(pod)
+    requests = effective_requests(mapping(pod.get("spec"), "spec"))
+    return pod["metadata"].get("uid") or "", workload_of(pod), requests.get("cpu", 0) / 1000
 
 
 @dataclass
 class _Draft:
-    """A pod as far as it was read; ``former`` is the one of which it is a copy."""
+    """A pod as far as it was read; copies have one Shape object."""
 
     given: Object
     pod: Pod
-    former: _Draft | None = None
 
 
 class WaitingPods:
@@ -93,13 +130,14 @@ class WaitingPods:
                 continue
             asked = self.claims.of_pod.get(key)
             if asked is not None:
+                others = (name for name in shape.unsupported if name not in CLAIM_FIELDS)
                 shape = replace(
                     shape,
-                    unsupported=without_claims(shape.unsupported, asked),
+                    unsupported=(*others, *asked.unsupported),
                     device_claims=asked.keys,
                     constraints=replace(shape.constraints, device_nodes=asked.nodes),
                 )
-                draft.pod, draft.former = replace(draft.pod, shape=shape), None
+                draft.pod = replace(draft.pod, shape=shape)
 
     def read_volumes(self, volumes: ClusterVolumes | None) -> None:
         """Read the constraints of the pods' volumes; None: the storage objects are unknown."""
@@ -115,15 +153,21 @@ class WaitingPods:
             if isinstance(read, Finding):
                 self._refuse(draft, read)
             else:
-                draft.pod, draft.former = replace(draft.pod, shape=read), None
+                draft.pod = replace(draft.pod, shape=read)
 
-    def pods(self) -> tuple[tuple[Pod, ...], Peers]:
-        """The pods in their order, and the other pods that their rules are about."""
+    def pods(
+        self,
+    ) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...], tuple[NominatedMember, ...]]:
+        """The pods in their order, and the other pods that their rules are about.
+
+        These are running ones of each set by node, and nominated ones.
+        """
         accepted = [draft for draft in self._drafts if not draft.pod.shape.refusals]
         given = [draft.given for draft in accepted]
         reader = RelationReader(given, self._surroundings, self._is_over)
         nominated = self._anti_affinity.members_of(reader.sets_of)
-        done: dict[int, tuple[t.Any, Shape]] = {}
+        # A Shape lives until its last copy had its turn, so its id stands for it.
+        shapes: dict[tuple[t.Any, ...], Shape] = {}
         for draft, rules in zip(accepted, reader.relations()):
             if isinstance(rules, Finding):
                 self._refuse(draft, rules)
@@ -133,22 +177,16 @@ class WaitingPods:
             closed = self._anti_affinity.nodes_closed_to(draft.given, priority)
             if nominated:
                 closed |= self._anti_affinity.nodes_refused_by(relations, nominated, priority)
-            demands = (relations, unsupported, closed)
-            known = done.get(id(draft.former)) if draft.former is not None else None
-            if known is not None and known[0] == demands:
-                shape = known[1]
-            else:
-                shape = _related(draft.pod.shape, relations, unsupported, closed)
-            draft.pod = replace(draft.pod, shape=shape)
-            done[id(draft)] = demands, shape
+            key = id(draft.pod.shape), relations, unsupported, closed
+            if key not in shapes:
+                shapes[key] = _related(draft.pod.shape, relations, unsupported, closed)
+            draft.pod = replace(draft.pod, shape=shapes[key])
         for draft in self._drafts:
             if draft.pod.shape.refusals:
                 self._keep_gang(draft)
         pods = [draft.pod for draft in self._drafts]
         pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
-        return tuple(pods), Peers(
-            reader.peers(), tuple(each for each in nominated if each.member_of)
-        )
+        return tuple(pods), reader.peers(), tuple(each for each in nominated if each.member_of)
 
     def _read_each(self, given: t.Sequence[Object]) -> list[_Draft]:
         taken = {identity(pod) for pod in self._surroundings.running}
@@ -172,7 +210,7 @@ class WaitingPods:
         if former is not None and not former.pod.shape.invalid and is_copy(pod, former.given):
             name = guarded(subject_of(pod, "Pod", place), functools.partial(identity, pod))
             if not isinstance(name, Finding):
-                return _Draft(pod, replace(former.pod, name=name[1]), former)
+                return _Draft(pod, replace(former.pod, name=name[1]))
         subject = subject_of(pod, "Pod", place)
         read = guarded(subject, functools.partial(self._read, pod))
         if not isinstance(read, Finding):

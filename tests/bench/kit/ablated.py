@@ -81,7 +81,7 @@ LOCAL_SEARCH = "power.search.local_search"
 STAGES: dict[str, SolverStage] = {
     "linear relaxation": SolverStage(
         OPTIMAL,
-        "_relaxed",
+        "_Incumbent._relaxed",
         _none,
         (
             "power/bounds/relaxation.py",
@@ -89,9 +89,7 @@ STAGES: dict[str, SolverStage] = {
             "power/search/construction.py",
         ),
     ),
-    "another start, from other node classes": SolverStage(
-        OPTIMAL, "_has_time_for_another_start", _no
-    ),
+    "another start, from other node classes": SolverStage(OPTIMAL, "_Incumbent.start_again", _none),
     "moves": SolverStage(LOCAL_SEARCH, "Moves", _NoSteps),
     "exchanges": SolverStage(LOCAL_SEARCH, "Exchanges", _NoSteps),
     "exchanges of one for several": SolverStage(LOCAL_SEARCH, "_NUMBERS", (1,)),

@@ -26,10 +26,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.scor
     LeastAllocated,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import Node, Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.plan import Plan
+from support.placement_instance import read_instance
 
 Json = dict[str, t.Any]
 

@@ -29,9 +29,9 @@ from ...power import placement
 from ...power.limits.caps import CapPlan
 from ...power.limits.domains import Limit
 from ...power.limits.evictions import EvictablePod, EvictionNode, EvictionPlan, plan_evictions
-from ...power.measured_use import PodUse
 from ...power.rebalance import surely_movable
 from ...power.sources import Source, instance_of, source_of_snapshot
+from ...power.waiting_pods import PodUse
 from ...scheduling.curve import Curves
 from ...scheduling.model import MICROCORES_PER_CORE
 from ...scheduling.pod_reader import (

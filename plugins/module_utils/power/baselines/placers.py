@@ -45,12 +45,11 @@ _Plugins = t.Sequence[tuple[ScorePlugin, int]]
 def greedy(problem: Problem) -> Assignment:
     """Each pod to the node where it adds the least power, without rounding."""
 
-    def attempt(left_out: t.Collection[int]) -> Integers:
+    def turns() -> _Turns:
         assignment = Assignment(problem)
-        _Turns(problem, assignment, _AddedWatts(assignment)).take(left_out)
-        return assignment.counts
+        return _Turns(problem, assignment, _AddedWatts(assignment))
 
-    return _with_whole_gangs(problem, attempt)
+    return _with_whole_gangs(problem, turns)
 
 
 def minimize_power(problem: Problem) -> Assignment:
@@ -76,36 +75,6 @@ def spread(problem: Problem) -> Assignment:
     return _by_scores(problem, [(LeastAllocated(), 1), (BalancedAllocation(), 1)])
 
 
-class _Room(t.Protocol):
-    """Receiver of pods, such as an Assignment."""
-
-    counts: Integers
-
-    def fits(self, group: int, nodes: Integers) -> Booleans: ...
-
-    def place(self, group: int, node: int) -> None: ...
-
-
-class _Chooser(t.Protocol):
-    """A placer's choice of a node for one pod.
-
-    Raw scores have one row for each of its scores. ``knows_relations``: whether a raw score depends
-    on the pods of other nodes.
-    """
-
-    knows_relations: bool
-
-    def admits(self, pod: Pod) -> bool: ...
-
-    def raw_scores(self, group: int, pod: Pod, nodes: Integers) -> Table: ...
-
-    def best(self, raw: Table) -> int:
-        """The position of the best of one or more nodes."""
-
-    def bind(self, pod: Pod, node: int) -> None:
-        """Note a choice after it was made."""
-
-
 @dataclass
 class _Lane:
     """Cache for equal pods: raw scores and room of each node, after this number of bindings."""
@@ -118,14 +87,16 @@ class _Lane:
 class _Turns:
     """One pod after the other, each to the best node by the chooser."""
 
-    def __init__(self, problem: Problem, room: _Room, chooser: _Chooser) -> None:
-        self._problem, self._room, self._chooser = problem, room, chooser
+    def __init__(
+        self, problem: Problem, room: Assignment | _PlainRoom, chooser: _AddedWatts | _Profile
+    ) -> None:
+        self._problem, self.room, self._chooser = problem, room, chooser
         self._all_nodes: Integers = numpy.arange(len(problem.instance.nodes))
         self._bound: list[int] = []
         self._lanes: dict[tuple[int, PeerPod], _Lane] = {}
 
-    def take(self, left_out: t.Collection[int]) -> None:
-        """Place all pods that the chooser admits and that fit; the others are tried again.
+    def take(self, admits: t.Callable[[Pod], bool], left_out: t.Collection[int]) -> None:
+        """Place all admitted pods that fit; the others are tried again.
 
         Groups that are ``left_out`` stay unplaced.
         """
@@ -138,7 +109,7 @@ class _Turns:
         waiting = [
             (group_of[id(pod)], pod)
             for pod in self._problem.instance.pods
-            if id(pod) in group_of and self._chooser.admits(pod)
+            if id(pod) in group_of and admits(pod)
         ]
         before = -1
         while before != len(self._bound):
@@ -151,7 +122,7 @@ class _Turns:
         if not len(nodes):
             return False
         node = int(nodes[self._chooser.best(lane.raw[:, nodes])])
-        self._room.place(group, node)
+        self.room.place(group, node)
         self._chooser.bind(pod, node)
         self._bound.append(node)
         return True
@@ -167,7 +138,7 @@ class _Turns:
         if lane is None:
             lane = self._lanes[key] = _Lane(
                 self._chooser.raw_scores(group, pod, self._all_nodes),
-                self._room.fits(group, self._all_nodes),
+                self.room.fits(group, self._all_nodes),
                 len(self._bound),
             )
         elif lane.bindings < len(self._bound):
@@ -175,7 +146,7 @@ class _Turns:
             related = self._all_nodes if self._problem.relations is not None else changed
             scored = related if self._chooser.knows_relations else changed
             lane.raw[:, scored] = self._chooser.raw_scores(group, pod, scored)
-            lane.has_room[related] = self._room.fits(group, related)
+            lane.has_room[related] = self.room.fits(group, related)
             lane.bindings = len(self._bound)
         return lane
 
@@ -213,18 +184,18 @@ class _PlainRoom:
 class _AddedWatts:
     """The least added power, by the cost function of ``optimal``."""
 
+    # Whether a raw score depends on the pods of other nodes.
     knows_relations = True
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
 
-    def admits(self, pod: Pod) -> bool:
-        return True
-
     def raw_scores(self, group: int, pod: Pod, nodes: Integers) -> Table:
+        """One row for each score."""
         return self._assignment.added_cost(group, nodes)[None, :]
 
     def best(self, raw: Table) -> int:
+        """The position of the best of one or more nodes."""
         return int(raw[0].argmin())
 
     def bind(self, pod: Pod, node: int) -> None:
@@ -236,15 +207,9 @@ class _Profile:
 
     knows_relations = False
 
-    def __init__(
-        self, problem: Problem, plugins: _Plugins, admits: t.Callable[[Pod], bool]
-    ) -> None:
+    def __init__(self, problem: Problem, plugins: _Plugins) -> None:
         self._plugins = plugins
-        self._admits = admits
         self._view = ClusterView(problem.instance.nodes)
-
-    def admits(self, pod: Pod) -> bool:
-        return self._admits(pod)
 
     def raw_scores(self, group: int, pod: Pod, nodes: Integers) -> Table:
         listed = nodes.tolist()
@@ -265,25 +230,30 @@ class _Profile:
         self._view.bind(pod, node)
 
 
+def _any(pod: Pod) -> bool:
+    return True
+
+
 def _by_scores(
-    problem: Problem, plugins: _Plugins, admits: t.Callable[[Pod], bool] = lambda pod: True
+    problem: Problem, plugins: _Plugins, admits: t.Callable[[Pod], bool] = _any
 ) -> Assignment:
 
-    def attempt(left_out: t.Collection[int]) -> Integers:
+    def turns() -> _Turns:
         room = _PlainRoom(problem) if problem.relations is None else Assignment(problem)
-        _Turns(problem, room, _Profile(problem, plugins, admits)).take(left_out)
-        return room.counts
+        return _Turns(problem, room, _Profile(problem, plugins))
 
-    return _with_whole_gangs(problem, attempt)
+    return _with_whole_gangs(problem, turns, admits)
 
 
 def _with_whole_gangs(
-    problem: Problem, attempt: t.Callable[[t.Collection[int]], Integers]
+    problem: Problem, turns: t.Callable[[], _Turns], admits: t.Callable[[Pod], bool] = _any
 ) -> Assignment:
     """The first attempt without incomplete gangs; the groups of those are left out of the next."""
     left_out: set[int] = set()
     while True:
-        counts = attempt(left_out)
+        attempt = turns()
+        attempt.take(admits, left_out)
+        counts = attempt.room.counts
         gangs = incomplete_gangs(Assignment(problem, counts))
         if not gangs:
             return settled(problem, counts)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 import typing as t
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE, Node, Pod
-from ...solving.arrays import Integers
-from .exponential import Exponential, fit_exponential
+from ...solving.arrays import Floats, Integers
 
 HIGHEST_SCORE = 100
 # MinimizePower's scores of a node with unknown data, and of a node without enough CPU.
@@ -26,6 +27,10 @@ MINIMIZE_POWER_BASE_SCORE = 20
 _PEAKS_STEPS_PER_WATT = 1e15
 _MAX_PEAKS_SCORE = float(2**63 - 1024)
 _MICROCORES_PER_MILLICORE = 1000
+# Tried rates, as exponents over the width of the points: from nearly linear to a step at one end.
+_FLATTEST, _STEEPEST = 1e-3, 20.0
+_RATES = 40
+_REFINEMENTS = 6
 
 
 class ClusterView:
@@ -53,17 +58,19 @@ class ClusterView:
         self.counted[node] = _plus(self.counted[node], _counted(pod))
 
 
-class ScorePlugin(t.Protocol):
+class ScorePlugin(ABC):
     """One score plugin."""
 
+    @abstractmethod
     def score(self, pod: Pod, node: int, view: ClusterView) -> int:
         """The raw score of a node."""
 
     def normalized(self, scores: Integers) -> Integers:
         """Normalise the raw scores of all feasible nodes to at most 100."""
+        return scores
 
 
-class MinimizePower:
+class MinimizePower(ScorePlugin):
     """WAO's MinimizePower: whole watts that the pod adds; starting pods count as load."""
 
     def score(self, pod: Pod, node: int, view: ClusterView) -> int:
@@ -104,7 +111,7 @@ def normalized_minimize_power(scores: Integers, base: int = MINIMIZE_POWER_BASE_
     return result
 
 
-class Peaks:
+class Peaks(ScorePlugin):
     """PEAKS: watts that the pod adds by an exponential model of the node's power.
 
     The models are fitted to the curves. As upstream, a node without a model costs nothing, and one
@@ -153,15 +160,62 @@ def _exponential_model(node: Node) -> Exponential | None:
     return fit_exponential([100 * cores / capacity for cores in node.curve.cores], node.curve.watts)
 
 
-class LeastAllocated:
+@dataclass(frozen=True)
+class Exponential:
+    """A power model of the form ``idle`` + ``scale`` · e^(``rate`` · x)."""
+
+    idle: float
+    scale: float
+    rate: float
+
+    def at(self, x: float) -> float:
+        """The value at x."""
+        return self.idle + self.scale * math.exp(self.rate * x)
+
+
+def fit_exponential(xs: t.Sequence[float], ys: t.Sequence[float]) -> Exponential:
+    """The model with the least squared error at these two or more points; ``xs`` ascend.
+
+    At a given rate the rest is a linear regression, so only the rate is searched: the best of a
+    grid, then of finer ones around it.
+    """
+    steps = numpy.geomspace(_FLATTEST, _STEEPEST, _RATES)
+    bends = numpy.concatenate([-steps[::-1], steps])
+    # Exponents are relative to the first point, so that none overflows.
+    places = (numpy.array(xs) - xs[0]) / (xs[-1] - xs[0])
+    for _round in range(_REFINEMENTS):
+        errors, scales = _regressions(bends, places, numpy.array(ys))
+        best = int(errors.argmin())
+        low, high = bends[max(best - 1, 0)], bends[min(best + 1, len(bends) - 1)]
+        if low < 0 < high:
+            low, high = sorted((bends[best], math.copysign(_FLATTEST, bends[best])))
+        bend, scale = float(bends[best]), float(scales[best])
+        bends = numpy.linspace(low, high, _RATES)
+    rate = bend / (xs[-1] - xs[0])
+    mean_power = float(numpy.exp(bend * places).mean())
+    return Exponential(
+        idle=sum(ys) / len(ys) - scale * mean_power,
+        scale=scale * math.exp(-rate * xs[0]),
+        rate=rate,
+    )
+
+
+def _regressions(bends: Floats, places: Floats, ys: Floats) -> tuple[Floats, Floats]:
+    """Squared error and scale of the best model with each of these rates."""
+    powers = numpy.exp(bends[:, None] * places)
+    powers -= powers.mean(axis=1)[:, None]
+    heights = ys - ys.mean()
+    scales = (powers @ heights) / (powers**2).sum(axis=1)
+    errors = ((scales[:, None] * powers - heights) ** 2).sum(axis=1)
+    return errors, scales
+
+
+class LeastAllocated(ScorePlugin):
     """kube-scheduler's NodeResourcesFit: the mean share of CPU and memory that stays free."""
 
     def score(self, pod: Pod, node: int, view: ClusterView) -> int:
         counted = _plus(view.counted[node], _counted(pod))
         return least_allocated_score(counted, view.allocatable[node])
-
-    def normalized(self, scores: Integers) -> Integers:
-        return scores
 
 
 def least_allocated_score(requested: t.Sequence[int], allocatable: t.Sequence[int]) -> int:
@@ -174,7 +228,7 @@ def least_allocated_score(requested: t.Sequence[int], allocatable: t.Sequence[in
     return sum(shares) // len(shares) if shares else 0
 
 
-class BalancedAllocation:
+class BalancedAllocation(ScorePlugin):
     """kube-scheduler's NodeResourcesBalancedAllocation: how much the pod equalises the shares of
     CPU and memory on the node."""
 
@@ -183,9 +237,6 @@ class BalancedAllocation:
         if not any(requests):
             return 0
         return balanced_score(view.requested[node], requests, view.allocatable[node])
-
-    def normalized(self, scores: Integers) -> Integers:
-        return scores
 
 
 def balanced_score(

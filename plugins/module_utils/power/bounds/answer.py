@@ -41,7 +41,7 @@ def ideal_pods(problem: Problem) -> Integers:
     ideal: Integers = numpy.minimum(problem.count, problem.limit.sum(axis=1))
     for rule in problem.relations.fleets if problem.relations is not None else ():
         for group in rule.check.groups:
-            of_class = numpy.zeros(rule.classes, dtype=numpy.int64)
+            of_class = numpy.zeros(rule.check.classes, dtype=numpy.int64)
             numpy.add.at(of_class, rule.class_of, problem.limit[group])
             room = numpy.minimum(of_class, rule.most_of_class(group)).sum()
             ideal[group] = min(ideal[group], room)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass
 
 from ...scheduling.cache_ways import MORE_THAN_ENOUGH, Lengths
 from ...scheduling.model import CachePools, CacheRun, Node, Shape
-from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Sum
+from .contents import IMPOSSIBLE, NO_DRAW, Draw, NodeCheck, Pods, Sum
 
 
 def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bool:
@@ -51,26 +50,14 @@ def fit(free: Lengths, wanted: tuple[CacheRun, ...]) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class CacheFeasibilityCheck:
-    """Whether pods find their runs on a node; see node_contents.py.
+class CacheCheck(NodeCheck["tuple[CacheRun, ...]", "CachePools | None"]):
+    """Whether pods find their runs on a node.
 
-    ``of_group`` are the runs of one pod of each related group, ``pools`` the pools of each node;
-    everything fits on a node whose pools are None.
+    ``kinds[n]`` are the pools of a node; everything fits on a node whose pools are None.
     """
 
-    of_group: t.Mapping[int, tuple[CacheRun, ...]]
-    pools: t.Sequence[CachePools | None]
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(self.of_group)
-
-    def kind(self, node: int) -> t.Hashable:
-        return self.pools[node]
-
-    def draw(self, node: int, pods: tuple[int, ...]) -> Draw:
-        pools = self.pools[node]
+    def draw(self, node: int, pods: Pods) -> Draw:
+        pools = self.kinds[node]
         if pools is None:
             return NO_DRAW
         wanted = list(pools.promised)
@@ -82,16 +69,13 @@ class CacheFeasibilityCheck:
         )
         return NO_DRAW if possible else IMPOSSIBLE
 
-    def least_alone(self, node: int, group: int) -> float:
-        return 0.0
-
     def sums(self) -> list[Sum]:
         """Number of runs of at least some length, for each requested length."""
         asked = {(run.pool, run.least) for runs in self.of_group.values() for run in runs}
         return [
             Sum(
                 {group: _number(runs, pool, least) for group, runs in self.of_group.items()},
-                [_there(pools, pool, least) for pools in self.pools],
+                [_there(pools, pool, least) for pools in self.kinds],
             )
             for pool, least in sorted(asked)
         ]
@@ -115,9 +99,9 @@ def _there(pools: CachePools | None, pool: str, least: int) -> int:
     return sum(length // least for length in free) - _number(pools.promised, pool, least)
 
 
-def cache_check(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheFeasibilityCheck | None:
+def cache_check(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheCheck | None:
     """The check of a problem; None if no pod requests ways, or no node's caches are known."""
     of_group = {group: shape.cache_runs for group, shape in enumerate(shapes) if shape.cache_runs}
     if not of_group or all(node.cache_pools is None for node in nodes):
         return None
-    return CacheFeasibilityCheck(of_group, [node.cache_pools for node in nodes])
+    return CacheCheck(of_group, [node.cache_pools for node in nodes])

@@ -21,7 +21,6 @@ from functools import cached_property
 from ...base.boundary import Finding, Subject, guarded, subject_of
 from ...base.json_types import Object
 from ...scheduling.node_reader import node_name
-from ...scheduling.pod_fields import CLAIM_FIELDS
 from ...scheduling.pod_reader import identity
 
 if t.TYPE_CHECKING:
@@ -110,35 +109,19 @@ class ClaimBook:
     invalid: dict[Key, Finding] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def note(
-        self,
-        pod: Key,
-        position: int,
-        key: str,
-        nodes: frozenset[str] | None,
-        unsupported: tuple[str, ...],
-    ) -> None:
-        """The pod's claims with the given ones added, for the API at this position."""
+    def note(self, pod: Key, key: str, nodes: frozenset[str] | None) -> None:
+        """Add claims of the API of the last task."""
         known = self.of_pod.get(pod, PodClaims())
-        keys = (*known.keys, *[""] * (position - len(known.keys)), key)
-        if nodes is None or known.nodes is None:
-            nodes = known.nodes if nodes is None else nodes
-        else:
-            nodes &= known.nodes
-        self.of_pod[pod] = PodClaims(keys, nodes, (*known.unsupported, *unsupported))
+        keys = (*known.keys, *[""] * (len(self.tasks) - 1 - len(known.keys)), key)
+        both = [each for each in (known.nodes, nodes) if each is not None]
+        common = frozenset.intersection(*both) if both else None
+        self.of_pod[pod] = PodClaims(keys, common, known.unsupported)
 
     def refuse(self, pod: Key, reasons: tuple[str, ...]) -> None:
         """Leave a pod waiting, regardless of its other claims."""
         known = self.of_pod.get(pod, PodClaims())
         unsupported = (*known.unsupported, *reasons)
         self.of_pod[pod] = dataclasses.replace(known, unsupported=unsupported)
-
-
-def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[str, ...]:
-    """Unsupported fields, without claims if these are known, and the defects of the claims."""
-    if claims is None:
-        return fields
-    return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
 
 
 def read_claims(
@@ -165,7 +148,7 @@ def read_claims(
             if isinstance(task, Finding):
                 book.findings.append(task)
             else:
-                _add(book, _with_watts(task, device_power, seed))
+                _add(book, task, device_power, seed)
     _refuse_extended(book, pods, nodes, device_objects)
     return book
 
@@ -177,7 +160,11 @@ def _refuse_extended(
     device_objects: t.Sequence[Object],
 ) -> None:
     """Pods with extended resources that a DeviceClass provides and no node offers."""
-    classes = [item for item in device_objects if _is_class_of_dra(item)]
+    classes = [
+        item
+        for item in device_objects
+        if _group(item) == "resource.k8s.io" and item.get("kind") == "DeviceClass"
+    ]
     if not classes:
         return
     from ...devices.dra.pods import ExtendedResources, offered_by
@@ -191,10 +178,6 @@ def _refuse_extended(
             book.invalid[identity(pod)] = reasons
         elif reasons:
             book.refuse(identity(pod), reasons)
-
-
-def _is_class_of_dra(item: t.Any) -> bool:
-    return _group(item) == "resource.k8s.io" and item.get("kind") == "DeviceClass"
 
 
 def _group(item: t.Any) -> str:
@@ -236,16 +219,6 @@ def _read_task(
     return task
 
 
-def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
-    """Raises InvalidInput if the name of the power draw is invalid."""
-    from ...devices.model.watts import with_watts
-    from ...devices.solve.joint_feasibility import JointFeasibility
-
-    instance = with_watts(task.instance, device_power, {}, ())
-    task = dataclasses.replace(task, instance=instance)
-    return ClaimTask(task, JointFeasibility(instance, seed))
-
-
 def _given(
     objects: t.Sequence[Object],
     nodes: t.Sequence[Object],
@@ -262,23 +235,19 @@ def _given(
     found = [ApiObject(_in_namespace(given.manifest)) for given in read]
     for node in nodes:
         labels = node.get("metadata", node).get("labels") or {}
-        metadata = {"name": node_name(node), "labels": labels}
-        found.append(ApiObject({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
+        found.append(_core_object("Node", {"name": node_name(node), "labels": labels}))
     for pod in pods:
         namespace, name = identity(pod)
+        spec, status = {field_name: pod["spec"][field_name]}, pod.get("status") or {}
         metadata = {"namespace": namespace, "name": name}
-        found.append(
-            ApiObject(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": metadata,
-                    "spec": {field_name: pod["spec"][field_name]},
-                    "status": pod.get("status") or {},
-                }
-            )
-        )
+        found.append(_core_object("Pod", metadata, spec=spec, status=status))
     return found
+
+
+def _core_object(kind: str, metadata: Object, **parts: Object) -> ApiObject:
+    from ...devices.model.findings import ApiObject
+
+    return ApiObject({"apiVersion": "v1", "kind": kind, "metadata": metadata, **parts})
 
 
 def _in_namespace(item: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -288,13 +257,16 @@ def _in_namespace(item: dict[str, t.Any]) -> dict[str, t.Any]:
     return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
 
 
-def _add(book: ClaimBook, task: ClaimTask) -> None:
-    """Note the claims of the pods of one API."""
+def _add(book: ClaimBook, read: Task, device_power: str | None, seed: int) -> None:
+    """Note the claims of the pods of one API. Raises InvalidInput if device_power is invalid."""
+    from ...devices.model.watts import with_watts
+    from ...devices.solve.joint_feasibility import JointFeasibility
     from ...devices.solve.search import shape_of
 
-    position = len(book.tasks)
+    instance = with_watts(read.instance, device_power, {}, ())
+    joint = JointFeasibility(instance, seed)
+    task = ClaimTask(dataclasses.replace(read, instance=instance), joint)
     book.tasks.append(task)
-    instance = task.task.instance
     names: dict[t.Hashable, str] = {}
     key_of: dict[Key, str] = {}
     for unit, pods in enumerate(task.task.pods):
@@ -306,13 +278,15 @@ def _add(book: ClaimBook, task: ClaimTask) -> None:
             key = names.setdefault(shape, f"shape {len(names)}")
         task.units.setdefault(key, []).append(unit)
         key_of.update(dict.fromkeys(pods, key))
-    unsupported = dict.fromkeys(_divide(task), (TOO_MANY,))
+    too_many = _divide(task)
     for demand in task.task.demands:
         pod = demand.obj.namespace, demand.obj.name
         key = key_of.get(pod, "")
-        book.note(pod, position, key, demand.nodes, unsupported.get(key, ()))
+        book.note(pod, key, demand.nodes)
+        if key in too_many:
+            book.refuse(pod, (TOO_MANY,))
     for refusal in task.task.refused:
-        book.note((refusal.namespace, refusal.name), position, "", None, (refusal.reason,))
+        book.refuse((refusal.namespace, refusal.name), (refusal.reason,))
 
 
 def _divide(task: ClaimTask) -> list[str]:
@@ -321,16 +295,10 @@ def _divide(task: ClaimTask) -> list[str]:
     The other claims can be decided for each node separately.
     """
     too_many: list[str] = []
-    for fleet in task.joint_feasibility.coupled(
-        {key: units[0] for key, units in task.units.items()}
-    ):
-        if (
-            task.joint_feasibility.pairs(unit for key in fleet for unit in task.units[key])
-            <= _MAX_PAIRS
-        ):
+    joint = task.joint_feasibility
+    for fleet in joint.coupled({key: units[0] for key, units in task.units.items()}):
+        if joint.pairs(unit for key in fleet for unit in task.units[key]) <= _MAX_PAIRS:
             task.fleets.append(fleet)
         else:
-            too_many += [
-                key for key in fleet if task.joint_feasibility.uses_several(task.units[key][0])
-            ]
+            too_many += [key for key in fleet if joint.uses_several(task.units[key][0])]
     return too_many

@@ -206,12 +206,9 @@ class RelationReader:
         rules = guarded(subject_of(pod, "Pod"), functools.partial(self._read, pod))
         if not self._has_room:
             rules = gang_of(pod), (TOO_MANY_ALIKE,)
-        if isinstance(rules, Finding):
+        if isinstance(rules, Finding) or rules[1]:
             self._forget(known)
-        elif rules[1]:
-            self._forget(known)
-            rules = gang_of(pod), rules[1]
-        return rules
+        return rules if isinstance(rules, Finding) or not rules[1] else (gang_of(pod), rules[1])
 
     def _read(self, pod: Object) -> Rules:
         spec = mapping(pod.get("spec"), "spec")
@@ -229,14 +226,14 @@ class RelationReader:
         hard, soft = reader.spreadings(constraints)
         relations = replace(
             gang,
-            anti_affinity=reader.anti_affinity(away.get(_REQUIRED)),
-            affinity=reader.affinity(near.get(_REQUIRED)),
+            anti_affinity=reader.anti_affinity(away),
+            affinity=reader.affinity(near),
             spreadings=hard,
             soft_spreadings=soft,
             even_start=start,
             peer_preferences=(
-                *reader.preferences(near.get(_PREFERRED), near=True),
-                *reader.preferences(away.get(_PREFERRED), near=False),
+                *reader.preferences(near, near=True),
+                *reader.preferences(away, near=False),
             ),
         )
         return relations, tuple(dict.fromkeys(reader.unsupported))
@@ -322,46 +319,42 @@ class _PodReader:
         self._namespaces = namespaces
         self.unsupported: list[str] = []
 
-    def _selection(self, term: Object, part: str, path: str) -> tuple[Selection, str] | None:
-        try:
-            return read_selection(term, self._facts, self._namespaces, path)
-        except UnknownNamespaces:
-            self.unsupported.append(f"spec.affinity.{part}.namespaceSelector")
-            return None
+    def _terms(
+        self, affinity: Object, part: str, kind: str
+    ) -> t.Iterator[tuple[int, Selection, str]]:
+        """Weight, pods and topology key of each supported term."""
+        path = f"spec.affinity.{part}.{kind}"
+        for index, term in enumerate(mappings(affinity.get(kind), path)):
+            place, weight = f"{path}[{index}]", 0
+            if kind == _PREFERRED:
+                weight = whole_number(term.get("weight"), f"{place}.weight", 1, MAX_WEIGHT)
+                place = f"{place}.podAffinityTerm"
+                term = mapping(term.get("podAffinityTerm"), place)
+            try:
+                yield (weight, *read_selection(term, self._facts, self._namespaces, place))
+            except UnknownNamespaces:
+                self.unsupported.append(f"spec.affinity.{part}.namespaceSelector")
 
-    def _selections(self, terms: t.Any, part: str) -> list[tuple[Selection, str]]:
-        path = f"spec.affinity.{part}.{_REQUIRED}"
-        return [
-            found
-            for index, term in enumerate(mappings(terms, path))
-            if (found := self._selection(term, part, f"{path}[{index}]")) is not None
-        ]
-
-    def anti_affinity(self, terms: t.Any) -> tuple[PodAntiAffinity, ...]:
+    def anti_affinity(self, affinity: Object) -> tuple[PodAntiAffinity, ...]:
+        found = list(self._terms(affinity, "podAntiAffinity", _REQUIRED))
         return tuple(
             PodAntiAffinity(self._index(PeerSet((selection,))), key)
-            for selection, key in self._selections(terms, "podAntiAffinity")
+            for _weight, selection, key in found
         )
 
-    def affinity(self, terms: t.Any) -> PodAffinity | None:
+    def affinity(self, affinity: Object) -> PodAffinity | None:
         """A pod counts for each of the terms only if it meets all of them."""
-        found = self._selections(terms, "podAffinity")
+        found = list(self._terms(affinity, "podAffinity", _REQUIRED))
         if not found:
             return None
-        selections = tuple(dict.fromkeys(selection for selection, _key in found))
-        keys = tuple(sorted({key for _selection, key in found}))
+        selections = tuple(dict.fromkeys(selection for _weight, selection, _key in found))
+        keys = tuple(sorted({key for *_others, key in found}))
         return PodAffinity(self._index(PeerSet(selections)), keys)
 
-    def preferences(self, terms: t.Any, *, near: bool) -> t.Iterator[PeerPreference]:
+    def preferences(self, affinity: Object, *, near: bool) -> t.Iterator[PeerPreference]:
         part = "podAffinity" if near else "podAntiAffinity"
-        path = f"spec.affinity.{part}.{_PREFERRED}"
-        for index, preferred_term in enumerate(mappings(terms, path)):
-            place = f"{path}[{index}]"
-            weight = whole_number(preferred_term.get("weight"), f"{place}.weight", 1, MAX_WEIGHT)
-            term = mapping(preferred_term.get("podAffinityTerm"), f"{place}.podAffinityTerm")
-            found = self._selection(term, part, f"{place}.podAffinityTerm")
-            if found is not None:
-                yield PeerPreference(weight, self._index(PeerSet((found[0],))), found[1], near)
+        for weight, selection, key in self._terms(affinity, part, _PREFERRED):
+            yield PeerPreference(weight, self._index(PeerSet((selection,))), key, near)
 
     def spreadings(self, constraints: t.Any) -> tuple[tuple[Spreading, ...], tuple[Spreading, ...]]:
         """The hard constraints and the soft ones."""

@@ -18,16 +18,28 @@ from functools import cached_property
 from ...base.libraries import numpy
 from ...scheduling.model import UNLIMITED
 from ...solving.arrays import Booleans, Floats, Integers
-from .fleet_contents import FleetRule
-from .node_contents import ContentRule
+from .contents import ContentRule, FleetRule
+from .preferences import SoftCap
 from .relation_rules import AffinityRule, EvenStartRule, Rule, SpreadRule
-from .soft_caps import More, SoftCap
-from .topology_counts import Counts, TopologyCount, topology_counts_of
+from .topology_counts import Counts, TopologyCount
 
 # The group and the node of a pod that comes first of those that want to be near each other.
 Seed = tuple[int, int]
 
 _MAX_CHOICES_OF_SEEDS = 60
+_T = t.TypeVar("_T")
+
+
+def _by_group(groups_of: t.Iterable[tuple[_T, t.Iterable[int]]]) -> t.Callable[[int], list[_T]]:
+    found: dict[int, list[_T]] = {}
+    for each, groups in groups_of:
+        for group in groups:
+            found.setdefault(group, []).append(each)
+    return lambda group: found.get(group, [])
+
+
+def groups_in(mask: Booleans) -> frozenset[int]:
+    return frozenset(mask.nonzero()[0].tolist())
 
 
 @dataclass(frozen=True)
@@ -61,54 +73,31 @@ class Relations:
     fixed: tuple[Rule, ...] = ()
 
     @cached_property
-    def _rules_by_group(self) -> dict[int, list[Rule]]:
-        found: dict[int, list[Rule]] = {}
-        for rule in self.rules:
-            for group in rule.groups:
-                found.setdefault(group, []).append(rule)
-        return found
+    def rules_of(self) -> t.Callable[[int], list[Rule]]:
+        """The rules that concern a group."""
+        return _by_group((rule, rule.groups) for rule in self.rules)
 
     @cached_property
-    def _topology_counts_by_group(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        for index, topology_count in enumerate(self.topology_counts):
-            for group in topology_count.members.nonzero()[0].tolist():
-                found.setdefault(group, []).append(index)
-        return found
+    def topology_counts_of(self) -> t.Callable[[int], list[TopologyCount]]:
+        """The topology counts that count the pods of a group."""
+        return _by_group((each, groups_in(each.members)) for each in self.topology_counts)
 
     @cached_property
-    def _caps_by_group(self) -> dict[int, list[SoftCap]]:
-        found: dict[int, list[SoftCap]] = {}
-        for cap in self.caps:
-            members = [self.topology_counts[each].members for each in cap.topology_counts]
-            for group in numpy.any(members, axis=0).nonzero()[0].tolist():
-                found.setdefault(group, []).append(cap)
-        return found
-
-    def _more(self, cap: SoftCap, group: int, number: int = 1) -> More:
-        """Change of a cap's counts by this number of further pods of a group."""
-        return More(
-            *(
-                number * int(self.topology_counts[each].members[group])
-                for each in cap.topology_counts
-            )
+    def caps_of(self) -> t.Callable[[int], list[SoftCap]]:
+        """The soft caps that a pod of the group can exceed or change."""
+        return _by_group(
+            (cap, groups_in(numpy.any([each.members for each in cap.topology_counts], axis=0)))
+            for cap in self.caps
         )
 
-    def rules_of(self, group: int) -> list[Rule]:
-        """The rules that concern a group."""
-        return self._rules_by_group.get(group, [])
-
-    def topology_counts_of(self, group: int) -> list[int]:
-        """The topology counts that count the pods of a group."""
-        return self._topology_counts_by_group.get(group, [])
-
-    def caps_of(self, group: int) -> list[SoftCap]:
-        """The soft caps that a pod of the group can exceed or change."""
-        return self._caps_by_group.get(group, [])
-
     def count(self, counts: Integers) -> Counts:
-        """The topology counts of an assignment, from scratch."""
-        return topology_counts_of(self.topology_counts, counts)
+        """The topology counts of an assignment (groups by nodes), from scratch."""
+        result = []
+        for each in self.topology_counts:
+            found = each.base.copy()
+            numpy.add.at(found, each.domain_of, counts[each.members].sum(axis=0))
+            result.append(found)
+        return result
 
     def hold(self, rules: t.Iterable[Rule], counted: Counts, counts: Integers) -> bool:
         """Whether these rules hold for an assignment with these topology counts."""
@@ -129,14 +118,14 @@ class Relations:
         """The part of the wanted ``[g, n]`` that can be bound after the seeds with met affinity."""
         bound = wanted.copy()
         for rule in self.affinity_rules:
-            bound[self.topology_counts[rule.keys[0].dependants].members] = False
+            bound[rule.keys[0].dependants.members] = False
         for seed in seeds:
             bound[seed] = wanted[seed]
         while True:
             before = int(bound.sum())
             present = self.count(bound.astype(numpy.int64))
             for rule in self.affinity_rules:
-                dependants = self.topology_counts[rule.keys[0].dependants].members
+                dependants = rule.keys[0].dependants.members
                 bound[dependants] |= wanted[dependants] & rule.is_met(present)
             if int(bound.sum()) == before:
                 return bound
@@ -168,7 +157,7 @@ class Relations:
         """
         caps: t.Iterable[SoftCap] = self.caps
         if groups is not None:
-            caps = {id(cap): cap for group in groups for cap in self.caps_of(group)}.values()
+            caps = dict.fromkeys(cap for group in groups for cap in self.caps_of(group))
         watts = sum(cap.cost(counted) for cap in caps)
         return watts + sum(rule.excess(counted) for rule in self.drawing)
 
@@ -188,8 +177,8 @@ class Relations:
         """The part of added_cost from soft caps."""
         added: Floats | float = 0.0
         for cap in self.caps_of(group):
-            domains = self.topology_counts[cap.topology_count].domain_of[nodes]
-            more = cap.unmet(counted, domains, self._more(cap, group, number))
+            domains = cap.topology_count.domain_of[nodes]
+            more = cap.unmet(counted, domains, group, number)
             added = added + numpy.multiply(cap.watts, more - cap.unmet(counted, domains))
         return added
 
@@ -254,8 +243,7 @@ class Reach:
         """The pods that may be the first of the rule, after these seeds."""
         if rule.runs or any(rule.has_member(group, node) for group, node in seeds):
             return []
-        own = self._relations.topology_counts[rule.keys[0].seeds].members
-        waiting = self._wanted & ~bound & own[:, None]
+        waiting = self._wanted & ~bound & rule.keys[0].seeds.members[:, None]
         return [(int(group), int(node)) for group, node in zip(*waiting.nonzero())]
 
 
@@ -268,9 +256,8 @@ class RelationState:
         self._nodes: int = counts.shape[1]
 
     def place(self, group: int, node: int, number: int) -> None:
-        for index in self.relations.topology_counts_of(group):
-            domain = self.relations.topology_counts[index].domain_of[node]
-            self.counted[index][domain] += number
+        for each in self.relations.topology_counts_of(group):
+            self.counted[each.index][each.domain_of[node]] += number
 
     def is_free(self, group: int) -> bool:
         """Whether no rule concerns the group."""
@@ -313,18 +300,16 @@ class RelationState:
 
     def hold(self, groups: t.Iterable[int], counts: Integers) -> bool:
         """Whether the rules of these groups hold."""
-        rules = {id(rule): rule for group in groups for rule in self.relations.rules_of(group)}
-        return self.relations.hold(rules.values(), self.counted, counts)
+        rules = dict.fromkeys(rule for group in groups for rule in self.relations.rules_of(group))
+        return self.relations.hold(rules, self.counted, counts)
 
     def reasons(self, group: int) -> list[str | None]:
         """The first rule by node that excludes the group."""
         reasons: list[str | None] = [None] * self._nodes
-        fixed = [rule for rule in self.relations.fixed if group in rule.groups]
-        closed = [(rule, rule.most(group) <= 0) for rule in fixed]
-        closed += [
-            (rule, rule.room(self.counted, group) <= 0) for rule in self.relations.rules_of(group)
-        ]
-        for rule, nodes in closed:
-            for node in nodes.nonzero()[0].tolist():
+        closed = [(rule, rule.most(group)) for rule in self.relations.fixed if group in rule.groups]
+        rules = self.relations.rules_of(group)
+        closed += [(rule, rule.room(self.counted, group)) for rule in rules]
+        for rule, room in closed:
+            for node in (room <= 0).nonzero()[0].tolist():
                 reasons[node] = reasons[node] or rule.reason(group, node)
         return reasons

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
-from ...scheduling.model import NominatedMember
+from ...scheduling.model import NominatedMember, Shape
 from ...solving.arrays import Booleans, Integers
 from .instance import Instance
 
@@ -31,34 +31,55 @@ class Topology:
     domains: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TopologyCount:
-    """Pods of the groups ``members[g]`` by domain; ``base[d]`` of them are running already."""
+    """Pods of the groups ``members[g]`` by domain; ``base[d]`` of them are running already.
 
+    ``index`` is its position in Counts.
+    """
+
+    index: int
     members: Booleans
     domain_of: Integers
     base: Integers
 
-    @property
-    def domains(self) -> int:
-        return len(self.base) - 1
+    def at_nodes(self, counts: Counts) -> Integers:
+        """Number of pods in the domain of each node."""
+        return counts[self.index][self.domain_of]
 
 
 class TopologyCountBook:
-    """Topologies and topology counts of one problem, each made once."""
+    """Topologies and topology counts of one problem, each made once; ``shapes[g]`` of a group."""
 
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    def __init__(self, instance: Instance, shapes: t.Sequence[Shape]) -> None:
+        self.instance = instance
+        self.shapes = shapes
+        self._of_peers: dict[int, list[int]] = {}
+        for group, shape in enumerate(shapes):
+            for peers in shape.relations.member_of:
+                self._of_peers.setdefault(peers, []).append(group)
         self._topologies: dict[str, Topology] = {}
-        self._indices: dict[tuple[t.Any, ...], int] = {}
+        self._known: dict[tuple[bytes, ...], TopologyCount] = {}
         self._node_index = {node.name: index for index, node in enumerate(instance.nodes)}
         self._running: dict[int, Integers] = {}
-        self.topology_counts: list[TopologyCount] = []
+
+    @property
+    def topology_counts(self) -> tuple[TopologyCount, ...]:
+        return tuple(self._known.values())
+
+    def mask(self, groups: t.Iterable[int]) -> Booleans:
+        mask = numpy.zeros(len(self.shapes), dtype=bool)
+        mask[list(groups)] = True
+        return mask
+
+    def members(self, peers: int) -> Booleans:
+        """Mask of the groups that belong to the peers."""
+        return self.mask(self._of_peers.get(peers, []))
 
     def topology(self, key: str) -> Topology:
         """The domains of a label; an empty key gives one for each node, ALL_NODES one for all."""
         if key not in self._topologies:
-            nodes = self._instance.nodes
+            nodes = self.instance.nodes
             values = [
                 key if key == ALL_NODES else node.labels.get(key) if key else node.name
                 for node in nodes
@@ -78,11 +99,11 @@ class TopologyCountBook:
         peers: int | None = None,
         counted: Booleans | None = None,
         nominated: t.Sequence[NominatedMember] = (),
-    ) -> int:
-        """The index of a topology count; with ``peers`` it starts with their running pods, and with
-        these nominated ones.
+    ) -> TopologyCount:
+        """A topology count; with ``peers`` it starts with their running pods, and with these
+        nominated ones.
 
-        Only ``counted`` nodes count. Equal topology counts have one index, whatever they are of.
+        Only ``counted`` nodes count. Equal topology counts are one, whatever they are of.
         """
         domain_of = topology.domain_of
         if counted is not None:
@@ -93,27 +114,16 @@ class TopologyCountBook:
         for member in nominated:
             base[domain_of[self._node_index[member.node]]] += 1
         key = (members.tobytes(), domain_of.tobytes(), base.tobytes())
-        if key not in self._indices:
-            self._indices[key] = len(self.topology_counts)
-            self.topology_counts.append(TopologyCount(members, domain_of, base))
-        return self._indices[key]
+        if key not in self._known:
+            self._known[key] = TopologyCount(len(self._known), members, domain_of, base)
+        return self._known[key]
 
     def running(self, peers: int) -> Integers:
         """Number of running pods of the peers on each node."""
         if peers not in self._running:
             found = numpy.zeros(len(self._node_index), dtype=numpy.int64)
-            for name, number in self._instance.peers[peers].items():
+            for name, number in self.instance.peers[peers].items():
                 if name in self._node_index:
                     found[self._node_index[name]] = number
             self._running[peers] = found
         return self._running[peers]
-
-
-def topology_counts_of(topology_counts: t.Sequence[TopologyCount], counts: Integers) -> Counts:
-    """All topology counts of an assignment (groups by nodes), counted from scratch."""
-    result = []
-    for topology_count in topology_counts:
-        found = topology_count.base.copy()
-        numpy.add.at(found, topology_count.domain_of, counts[topology_count.members].sum(axis=0))
-        result.append(found)
-    return result

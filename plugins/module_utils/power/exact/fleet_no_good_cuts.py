@@ -14,8 +14,7 @@ from functools import partial
 
 from ...solving.arrays import Integers
 from ...solving.linear import LinearModel, Terms
-from ..constraints.fleet_contents import FleetRule
-from ..constraints.node_contents import Pods
+from ..constraints.contents import FleetRule, Pods
 from ..model.problem import Problem
 from .no_good_cuts import TOLERANCE_WATTS, Reached, fewest_that_draw
 
@@ -39,10 +38,10 @@ class FleetNoGoodCuts:
 
     def _by_class(self, rule: FleetRule) -> list[tuple[int, ...]]:
         """The columns of each group on the nodes of each class, in the order of Pods."""
-        found: list[list[int]] = [[] for _each in range(len(rule.numbers) * rule.classes)]
+        found: list[list[int]] = [[] for _each in range(len(rule.numbers) * rule.check.classes)]
         for (group, node), column in self._columns.items():
             if group in rule.groups:
-                first = rule.check.groups.index(group) * rule.classes
+                first = rule.check.groups.index(group) * rule.check.classes
                 found[first + int(rule.class_of[node])].append(column)
         return [tuple(columns) for columns in found]
 
@@ -91,7 +90,7 @@ class FleetNoGoodCuts:
         for position, number in enumerate(pods):
             if number:
                 columns = self._of_class[index][position]
-                group = rule.check.groups[position // rule.classes]
+                group = rule.check.groups[position // rule.check.classes]
                 most = min(self._count[group], sum(self._model.upper[column] for column in columns))
                 reached.append(self._reached.by(columns, most, number))
         if watts == math.inf:

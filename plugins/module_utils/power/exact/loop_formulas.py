@@ -25,7 +25,7 @@ from ...solving.arrays import Booleans, Integers
 from ...solving.linear import LinearModel
 from ..constraints.relation_rules import AffinityRule, SpreadRule
 from ..constraints.relations import Part, Relations
-from ..constraints.topology_counts import Counts
+from ..constraints.topology_counts import Counts, TopologyCount
 from ..model.repair import order_of
 
 # Pods of a group on a node, as counted by a column of the model.
@@ -37,7 +37,7 @@ class _Missed(t.NamedTuple):
     """The members, by topology count, that pods with a rule miss in a domain."""
 
     rule: int
-    members: int
+    members: TopologyCount
     domain: int
 
 
@@ -50,7 +50,7 @@ class LoopFormulas:
             (
                 part,
                 _Circles(relations, part, model, columns),
-                _Numbers(relations, part, model, columns),
+                _Numbers(part, model, columns),
             )
             for part in relations.parts
         ]
@@ -121,8 +121,7 @@ class _Circles:
             if rule.depends(group):
                 for key in rule.keys:
                     if not rule.found(key, present)[node]:
-                        domain = int(self._relations.topology_counts[key.members].domain_of[node])
-                        return _Missed(index, key.members, domain)
+                        return _Missed(index, key.members, int(key.members.domain_of[node]))
         return None
 
     def _reasons(self, missed: _Missed, lonely: t.Mapping[_Place, _Missed]) -> tuple[int, ...]:
@@ -148,11 +147,11 @@ class _Circles:
 
     def _members_at(self, missed: _Missed) -> list[_Place]:
         if missed not in self._members:
-            topology_count = self._relations.topology_counts[missed.members]
+            members = missed.members
             self._members[missed] = [
                 (group, node)
                 for group, node in self._columns
-                if topology_count.members[group] and topology_count.domain_of[node] == missed.domain
+                if members.members[group] and members.domain_of[node] == missed.domain
             ]
         return self._members[missed]
 
@@ -201,11 +200,9 @@ class _Circles:
 class _Numbers:
     """Rows that forbid single placements of one part, as far as its rules distinguish them."""
 
-    def __init__(
-        self, relations: Relations, part: Part, model: LinearModel, columns: _Columns
-    ) -> None:
+    def __init__(self, part: Part, model: LinearModel, columns: _Columns) -> None:
         self._model = model
-        topology_counts = [relations.topology_counts[index] for index in sorted(_looked_at(part))]
+        topology_counts = sorted(_looked_at(part), key=lambda each: each.index)
         # Equivalent places, with their columns.
         self._alike: dict[tuple[t.Hashable, t.Hashable], list[_Place]] = {}
         for group, node in columns:
@@ -262,9 +259,9 @@ class _Numbers:
         return self._other[key]
 
 
-def _looked_at(part: Part) -> set[int]:
+def _looked_at(part: Part) -> set[TopologyCount]:
     """The topology counts that the rules of a part use."""
-    found: set[int] = set()
+    found: set[TopologyCount] = set()
     for rule in part.rules:
         if isinstance(rule, AffinityRule):
             found.update(*rule.keys)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """No-good cuts of the exact model about nodes' contents, added lazily.
 
-The model has only sums of resources. If a feasibility check of node_contents.py refuses the
+The model has only sums of resources. If a feasibility check of contents.py refuses the
 contents of a node in a solution, an irreducible refused subset is forbidden on all nodes of that
 kind. If the contents draw more power than in the model, a row adds the power draw of an irreducible
 subset that draws as much. Fewer pods never need more, so no feasible placement is cut off.
@@ -18,7 +18,8 @@ from functools import partial
 from ...base.libraries import numpy
 from ...solving.arrays import Integers
 from ...solving.linear import LinearModel
-from ..constraints.node_contents import ContentRule, OneNodeRule, Pods
+from ..constraints.contents import ContentRule, Pods
+from ..constraints.relation_rules import OneNodeRule
 from ..constraints.relations import Relations
 from ..model.problem import Problem
 
@@ -88,14 +89,14 @@ class NoGoodCuts:
         return len(self._told) > before
 
     def _tell(self, index: int, node: int, pods: Pods, watts: float) -> None:
-        rule, kind = self._rules[index], self._rules[index].check.kind(node)
+        rule, kind = self._rules[index], self._rules[index].check.kinds[node]
         if (index, kind, pods) in self._told:
             return
         self._told.add((index, kind, pods))
         asked = [(group, number) for group, number in zip(rule.check.groups, pods) if number]
         for other in range(rule.nodes):
             known = all((group, other) in self._columns for group, _number in asked)
-            if not known or rule.check.kind(other) != kind:
+            if not known or rule.check.kinds[other] != kind:
                 continue
             if watts == math.inf:
                 self._forbid_on(other, asked)

@@ -13,9 +13,10 @@ import math
 import typing as t
 
 from ...solving.linear import LinearModel
+from ..constraints.preferences import Company, SoftCap
 from ..constraints.relation_rules import AffinityRule, AntiAffinityRule, EvenStartRule, SpreadRule
 from ..constraints.relations import Relations
-from ..constraints.soft_caps import Company, SoftCap
+from ..constraints.topology_counts import TopologyCount
 
 # A sum of columns and a constant.
 _Sum = tuple[list[tuple[int, float]], int]
@@ -33,7 +34,7 @@ class RelationRows:
         self._model = model
         self._relations = relations
         self._columns = columns
-        self._sums: dict[int, list[_Sum]] = {}
+        self._sums: dict[TopologyCount, list[_Sum]] = {}
 
     def add_rules(self, count: t.Sequence[int]) -> None:
         """Required rules; all ``count[g]`` pods of a gang are placed, or none."""
@@ -54,22 +55,21 @@ class RelationRows:
         for cap in self._relations.caps:
             self._add_cap(cap)
 
-    def _counted(self, topology_count: int) -> list[_Sum]:
+    def _counted(self, counted: TopologyCount) -> list[_Sum]:
         """The sum of each domain of a topology count."""
-        if topology_count not in self._sums:
-            counted = self._relations.topology_counts[topology_count]
+        if counted not in self._sums:
             sums: list[_Sum] = [([], base) for base in counted.base[:-1].tolist()]
             for (group, node), column in self._columns.items():
                 domain = int(counted.domain_of[node])
                 if counted.members[group] and domain >= 0:
                     sums[domain][0].append((column, 1.0))
-            self._sums[topology_count] = sums
-        return self._sums[topology_count]
+            self._sums[counted] = sums
+        return self._sums[counted]
 
-    def _members(self, topology_count: int) -> list[tuple[int, float]]:
+    def _members(self, counted: TopologyCount) -> list[tuple[int, float]]:
         """All pods of a topology count, including those on nodes without a domain."""
-        members = self._relations.topology_counts[topology_count].members
-        return [(each, 1.0) for (group, _node), each in self._columns.items() if members[group]]
+        columns = self._columns.items()
+        return [(each, 1.0) for (group, _node), each in columns if counted.members[group]]
 
     def _most(self, terms: t.Iterable[tuple[int, float]]) -> float:
         return sum(self._model.upper[column] * weight for column, weight in terms)

@@ -7,7 +7,7 @@ A strategy places without regard to racks and the fleet. Where a domain would dr
 limit, pods of the lowest priority leave it, its nodes keep at most the load that is left, and the
 strategy places all pods again. Whatever still fits is added, and at the end the placed pods are
 placed once more by themselves, for fewer watts. Limits of single nodes are exact from the start:
-they are a resource of the node (see model/load_limits.py).
+they are a resource of the node (see model/problem.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from dataclasses import replace
 from ...base.libraries import numpy
 from ...solving.arrays import Booleans, Floats, Integers
 from ..model.assignment import Assignment
-from ..model.load_limits import narrowed
-from ..model.problem import Problem
+from ..model.problem import Problem, narrowed
 from ..model.repair import settled
 from .domains import at_limit, is_metered
 

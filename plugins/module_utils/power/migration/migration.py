@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import typing as t
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -82,10 +83,10 @@ class Migration:
 
     def added(self, counts: Integers, moves: t.Sequence[Move]) -> int:
         """Increase of the pods that have to move for these counts by these moves."""
-        change: dict[tuple[int, int], int] = {}
+        change: Counter[tuple[int, int]] = Counter()
         for group, source, target in moves:
-            change[group, source] = change.get((group, source), 0) - 1
-            change[group, target] = change.get((group, target), 0) + 1
+            change[group, source] -= 1
+            change[group, target] += 1
         gone = {key: int(self.home[key] - counts[key]) for key in change}
         return sum(max(gone[key] - change[key], 0) - max(gone[key], 0) for key in change)
 

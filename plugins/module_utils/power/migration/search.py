@@ -39,14 +39,6 @@ class _State(t.NamedTuple):
     counts: Integers
 
 
-def search(task: Migration) -> list[tuple[float, Integers]]:
-    """Counts by group and node with a better value than at home, with their value.
-
-    The best come first.
-    """
-    return [(state.value, state.counts) for state in _Search(task).run()]
-
-
 def _quality(state: _State) -> tuple[float, int]:
     return round(state.value, 6), -state.moved
 
@@ -56,7 +48,7 @@ def _rate(state: _State) -> float:
     return round(state.value / max(state.moved, 1), 6)
 
 
-class _Search:
+class Search:
     """The states seen so far, and the expansion of some of them."""
 
     def __init__(self, task: Migration) -> None:
@@ -66,6 +58,7 @@ class _Search:
         self._seen = {task.home.tobytes()}
 
     def run(self) -> list[_State]:
+        """States with a better value than at home, the best first."""
         heads = [_State(0.0, 0, 0.0, 0, self._task.home)]
         best: list[_State] = []
         while heads:

@@ -30,23 +30,21 @@ class _Order(t.NamedTuple):
     worth: float
 
 
-def divided(task: Migration, wanted: Integers) -> list[list[Move]]:
-    """Steps to the wanted counts, the most watts for each pod first.
-
-    Moves that do not pay in any order are left out.
-    """
-    return _Division(task, wanted).steps()
-
-
-class _Division:
+class Division:
     """The assignment after the steps found so far, and the remaining moves."""
 
     def __init__(self, task: Migration, wanted: Integers) -> None:
         self._task = task
         self._wanted = wanted
         self._assignment = Assignment(task.problem, task.home)
+        # Moves that may still be tried in search of an order.
+        self._left = 0
 
     def steps(self) -> list[list[Move]]:
+        """Steps to the wanted counts, the most watts for each pod first.
+
+        Moves that do not pay in any order are left out.
+        """
         found: list[list[Move]] = []
         while (step := self._next()) is not None:
             for move in step.moves:
@@ -79,7 +77,7 @@ class _Division:
         for watts, move in by_promise:
             if watts < self._task.least_gain - _ROUNDING_WATTS:
                 return None
-            paying = self._paying([self._ordered({move.source}, 1, move)])
+            paying = self._paying([self._ordered({move.source}, move)])
             if paying is not None:
                 return paying
         return None
@@ -105,46 +103,40 @@ class _Division:
             for target in (missing[group] > 0).nonzero()[0].tolist()
         ]
 
-    def _ordered(
-        self, sources: t.Collection[int], number: int | None = None, first: Move | None = None
-    ) -> _Order | None:
-        """All moves of some nodes, or a number of them, in a feasible order."""
+    def _ordered(self, sources: t.Collection[int], first: Move | None = None) -> _Order | None:
+        """All moves of some nodes, or one move, in a feasible order."""
         assignment = self._assignment
-        if number is None:
-            missing = self._wanted - assignment.counts
-            number = int(-missing[:, sorted(sources)].clip(max=0).sum())
+        missing = self._wanted - assignment.counts
+        number = 1 if first else int(-missing[:, sorted(sources)].clip(max=0).sum())
         before = Cost.of(assignment)
         made: list[Move] = []
-        search = _OrderSearch(assignment, lambda: self._choices(sources), number)
-        if not search.extend(made, [first] if first else None):
+        self._left = _MAX_TRIED
+        if not self._extend(made, sources, number, [first] if first else None):
             return None
         worth = before.saving(Cost.of(assignment))
         undo(assignment, made)
         return _Order(made, worth)
 
+    def _extend(
+        self,
+        made: list[Move],
+        sources: t.Collection[int],
+        number: int,
+        options: list[Move] | None = None,
+    ) -> bool:
+        """Make moves until there are enough, depth first, the cheapest first.
 
-class _OrderSearch:
-    """Depth first over the moves that can come next, the cheapest first."""
-
-    def __init__(
-        self, assignment: Assignment, choices: t.Callable[[], list[Move]], number: int
-    ) -> None:
-        self._assignment = assignment
-        self._choices = choices
-        self._number = number
-        self._left = _MAX_TRIED
-
-    def extend(self, made: list[Move], options: list[Move] | None = None) -> bool:
-        """Make moves until there are enough; nothing is changed if no order is found."""
-        if len(made) == self._number:
+        Nothing is changed if no order is found.
+        """
+        if len(made) == number:
             return True
-        for move in options or sorted(self._choices(), key=self._cost):
+        for move in options or sorted(self._choices(sources), key=self._cost):
             if self._left <= 0:
                 return False
             self._left -= 1
             if self._assignment.try_changes(move.changes):
                 made.append(move)
-                if self.extend(made):
+                if self._extend(made, sources, number):
                     return True
                 undo(self._assignment, [made.pop()])
         return False

@@ -16,24 +16,25 @@ from __future__ import annotations
 
 import typing as t
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...base.libraries import numpy
+from ...scheduling.curve import Curve
 from ...scheduling.feasibility import obstacle, shortages
-from ...scheduling.model import Constraints, Pod, Shape
+from ...scheduling.model import MICROCORES_PER_CORE, Constraints, Pod, Shape
 from ...solving.arrays import Booleans, Floats, Integers
+from ..constraints.contents import ContentRule
 from ..constraints.instance import Instance
-from ..constraints.node_contents import ContentRule, Sum
-from ..constraints.preferences import preferences
-from ..constraints.preferred_terms import preferred_pod_terms
+from ..constraints.preferences import preferences, preferred_pod_terms
 from ..constraints.relation_builder import build_relations
 from ..constraints.relations import Relations
+from ..constraints.topology_counts import TopologyCountBook
 from .costs import NodeCosts
-from .load_limits import narrowed, node_load_limits
 
 _BITS_OF_SUMS = 62
 # Requirements and tolerations of a pod that are read even when the time is over.
 _SIMPLE = 10
+_TOLERANCE_WATTS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -102,19 +103,20 @@ def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: Fa
     groups = _groups(instance)
     names = sorted({name for group in groups for name, amount in group.shape.requests if amount})
     most = _most_counted(instance)
-    request = _table(numpy, [dict(group.shape.requests) for group in groups], names, most + 1)
-    free = _table(numpy, [dict(node.free) for node in instance.nodes], names, most)
-    names, request, free = _beside_nominated(numpy, instance, groups, names, request, free)
+    request = _table([dict(group.shape.requests) for group in groups], names, most + 1)
+    free = _table([dict(node.free) for node in instance.nodes], names, most)
+    names, request, free = _beside_nominated(instance, groups, names, request, free)
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
     unread: set[int] = set()
-    allowed = _allowed(numpy, instance, groups, unread, is_over)
+    allowed = _allowed(instance, groups, unread, is_over)
     shapes = [group.shape for group in groups]
-    preferred = preferred_pod_terms(instance, shapes, count, allowed)
-    relations = build_relations(instance, shapes, count, allowed, preferred, unread, is_over)
+    book = TopologyCountBook(instance, shapes)
+    preferred = preferred_pod_terms(book, count, allowed)
+    relations = build_relations(book, count, allowed, preferred, unread, is_over)
     names, request, free = _with_contents(relations, names, request, free)
-    limit = _limits(numpy, request, free, count, allowed)
+    limit = _limits(request, free, count, allowed)
     limit[list(unread)] = 0
-    limit = _related_limits(numpy, instance, groups, relations, limit)
+    limit = _related_limits(instance, groups, relations, limit)
     problem = Problem(
         instance=instance,
         groups=groups,
@@ -131,7 +133,7 @@ def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: Fa
         unread=frozenset(unread),
     )
     has_limits = any(domain.kind == "node" for domain in instance.domains)
-    return narrowed(problem, node_load_limits(instance)) if has_limits else problem
+    return narrowed(problem, _node_load_limits(instance)) if has_limits else problem
 
 
 def hopeless(instance: Instance) -> t.Callable[[Shape], bool]:
@@ -165,7 +167,7 @@ def _most_counted(instance: Instance) -> int:
     return 1 << (_BITS_OF_SUMS - (len(instance.nodes) + len(instance.pods)).bit_length())
 
 
-def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int) -> Integers:
+def _table(rows: list[dict[str, int]], names: list[str], most: int) -> Integers:
     table: Integers = numpy.zeros((len(rows), len(names)), dtype=numpy.int64)
     for index, row in enumerate(rows):
         for column, name in enumerate(names):
@@ -174,7 +176,6 @@ def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int
 
 
 def _beside_nominated(
-    numpy: t.Any,
     instance: Instance,
     groups: t.Sequence[Group],
     names: list[str],
@@ -193,18 +194,14 @@ def _beside_nominated(
         yielding = own <= priority
         there = [node.seen_by(priority).free for node in instance.nodes]
         request = numpy.hstack([request, request[:, :plain] * yielding[:, None]])
-        beside = _table(numpy, [dict(each) for each in there], names, most)
+        beside = _table([dict(each) for each in there], names, most)
         free = numpy.hstack([free, beside])
     listed = [f"{name} beside nominated pods" for name in names] * len(priorities)
     return [*names, *listed], request, free
 
 
 def _allowed(
-    numpy: t.Any,
-    instance: Instance,
-    groups: t.Sequence[Group],
-    unread: set[int],
-    is_over: t.Callable[[], bool],
+    instance: Instance, groups: t.Sequence[Group], unread: set[int], is_over: t.Callable[[], bool]
 ) -> Booleans:
     """Whether each node is open to each group, apart from resources.
 
@@ -238,9 +235,7 @@ def _allowed(
     return found
 
 
-def _limits(
-    numpy: t.Any, request: Integers, free: Integers, count: Integers, allowed: Booleans
-) -> Integers:
+def _limits(request: Integers, free: Integers, count: Integers, allowed: Booleans) -> Integers:
     limit: Integers = numpy.where(allowed, count[:, None], 0)
     for resource in range(request.shape[1]):
         asked = request[:, resource]
@@ -253,18 +248,13 @@ def _with_contents(
     relations: Relations | None, names: list[str], request: Integers, free: Integers
 ) -> tuple[list[str], Integers, Integers]:
     """The resources, and the additive part of the nodes' contents."""
-    sums = _sums(relations)
+    rules = relations.rules if relations is not None else ()
+    sums = [each for rule in rules if isinstance(rule, ContentRule) for each in rule.check.sums()]
     for total in sums:
         needed = [total.needed.get(group, 0) for group in range(len(request))]
         request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
         free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
     return [*names, *(f"contents {index}" for index in range(len(sums)))], request, free
-
-
-def _sums(relations: Relations | None) -> list[Sum]:
-    """The additive part of the nodes' contents, as ordinary resources."""
-    rules = relations.rules if relations is not None else ()
-    return [total for rule in rules if isinstance(rule, ContentRule) for total in rule.check.sums()]
 
 
 def _with_floors(
@@ -280,11 +270,7 @@ def _with_floors(
 
 
 def _related_limits(
-    numpy: t.Any,
-    instance: Instance,
-    groups: t.Sequence[Group],
-    relations: Relations | None,
-    limit: Integers,
+    instance: Instance, groups: t.Sequence[Group], relations: Relations | None, limit: Integers
 ) -> Integers:
     """The limits, with the static part of rules between pods; 0 for a gang that lacks a pod."""
     if relations is None:
@@ -303,3 +289,45 @@ def _related_limits(
         if group.shape.relations.gang in broken:
             limit[index] = 0
     return limit
+
+
+def _node_load_limits(instance: Instance) -> Floats:
+    """Microcores that each node may get before its own power limit; infinite without one."""
+    index_of = {node.name: index for index, node in enumerate(instance.nodes)}
+    most: Floats = numpy.full(len(instance.nodes), numpy.inf)
+    for domain in instance.domains:
+        if domain.kind == "node":
+            node = instance.nodes[index_of[domain.name]]
+            if node.curve is not None:
+                limit = domain.limit_watts - domain.beside_watts + _TOLERANCE_WATTS
+                within = _use_within(node.curve, limit, node.use_microcores)
+                most[index_of[domain.name]] = within - node.use_microcores
+    return most
+
+
+def _use_within(curve: Curve, limit: float, base: int) -> float:
+    """The use in microcores, from the base on, up to which the curve keeps to the limit in W."""
+    points = [(at * MICROCORES_PER_CORE, height) for at, height in zip(curve.cores, curve.watts)]
+    for (left, low), (right, high) in zip(points, points[1:]):
+        if right <= base or high <= limit:
+            continue
+        share = max(0.0, (limit - low) / (high - low)) if high > low else 0.0
+        return max(float(base), left + share * (right - left))
+    return numpy.inf if curve.watts[-1] <= limit else float(base)
+
+
+def narrowed(problem: Problem, most: Floats) -> Problem:
+    """The problem with at most these further microcores on each node."""
+    # No limit is more than all pods use together.
+    unlimited = 1 + int((problem.use * problem.count).sum())
+    free: Integers = numpy.floor(numpy.minimum(most, unlimited)).astype(numpy.int64)
+    request = numpy.column_stack([problem.request, problem.use])
+    fitting = numpy.maximum(free, 0)[None, :] // numpy.maximum(problem.use, 1)[:, None]
+    fitting = numpy.where(problem.use[:, None] > 0, fitting, problem.limit)
+    return replace(
+        problem,
+        resources=(*problem.resources, "load within power limits"),
+        request=request,
+        free=numpy.column_stack([problem.free, free]),
+        limit=numpy.minimum(problem.limit, fitting),
+    )

@@ -20,26 +20,12 @@ from ..constraints.relations import Part, Reach, Relations, RelationState
 from .assignment import Assignment, incomplete_gangs, rules_hold
 from .problem import Problem
 
-# Group, node and number of pods.
-Step = tuple[int, int, int]
+# Group and node of a pod.
+Step = tuple[int, int]
 
 # Limits of pods that are tried in other orders, and of visited states.
 _MAX_PODS_TO_REORDER = 40
 _MAX_STATES = 500
-
-
-def binding_order(problem: Problem, counts: Integers) -> list[Step]:
-    """Group, node and number of pods, in a feasible order of binding.
-
-    Shorter than the placement if it cannot be bound as a whole.
-    """
-    related = related_groups(problem)
-    free = [
-        (int(group), int(node), int(counts[group, node]))
-        for group, node in zip(*counts.nonzero())
-        if int(group) not in related
-    ]
-    return free + related_steps(problem, counts)
 
 
 def related_groups(problem: Problem) -> set[int]:
@@ -49,7 +35,10 @@ def related_groups(problem: Problem) -> set[int]:
 
 
 def related_steps(problem: Problem, counts: Integers) -> list[Step]:
-    """The part of binding_order with rules, which may come last."""
+    """The pods with rules in a feasible order of binding, which may come last.
+
+    Fewer than placed if the placement cannot be bound as a whole.
+    """
     related = related_groups(problem)
     if problem.relations is None or not related:
         return []
@@ -62,8 +51,7 @@ def can_be_bound(assignment: Assignment) -> bool:
     """Whether the whole placement can be bound, pod by pod."""
     problem, counts = assignment.problem, assignment.counts
     related = sorted(related_groups(problem))
-    steps = related_steps(problem, counts)
-    return sum(number for _group, _node, number in steps) == int(counts[related].sum())
+    return len(related_steps(problem, counts)) == int(counts[related].sum())
 
 
 def order_of(
@@ -113,13 +101,13 @@ class _Binding:
         left = self._left[groups].sum()
         if not left or len(straight) + left > _MAX_PODS_TO_REORDER:
             return
-        for group, node, _one in straight:
-            self._take_back(group, node)
+        for step in straight:
+            self._take_back(*step)
         seen: set[bytes] = set()
         if not self._extend(groups, seen):
             self.is_hopeless = self.is_hopeless or len(seen) < _MAX_STATES
-            for group, node, _one in straight:
-                self._bind(group, node)
+            for step in straight:
+                self._bind(*step)
 
     def _extend(self, groups: list[int], seen: set[bytes]) -> bool:
         """Bind all remaining pods of these groups, depth first; none if there is no order."""
@@ -143,15 +131,13 @@ class _Binding:
         """Undo the last step that bound a pod of the group to the node."""
         self._state.place(group, node, -1)
         self._left[group, node] += 1
-        for index in reversed(range(len(self.steps))):
-            if self.steps[index][:2] == (group, node):
-                del self.steps[index]
-                return
+        last = self.steps[::-1].index((group, node))
+        del self.steps[-1 - last]
 
     def _bind(self, group: int, node: int) -> None:
         self._state.place(group, node, 1)
         self._left[group, node] -= 1
-        self.steps.append((group, node, 1))
+        self.steps.append((group, node))
 
     def _pass(self) -> bool:
         """Bind at most one pod of each group to each node; True if any was."""
@@ -171,7 +157,11 @@ def settled(problem: Problem, counts: Integers) -> Assignment:
     assignment = Assignment(problem, counts)
     while True:
         if not (rules_hold(assignment) and can_be_bound(assignment)):
-            assignment = Assignment(problem, _bound(problem, assignment.counts))
+            bound = assignment.counts.copy()
+            bound[sorted(related_groups(problem))] = 0
+            for step in related_steps(problem, assignment.counts):
+                bound[step] += 1
+            assignment = Assignment(problem, bound)
         incomplete = incomplete_gangs(assignment)
         if not incomplete:
             return assignment
@@ -179,11 +169,3 @@ def settled(problem: Problem, counts: Integers) -> Assignment:
         for gang in incomplete:
             remaining[list(gang)] = 0
         assignment = Assignment(problem, remaining)
-
-
-def _bound(problem: Problem, counts: Integers) -> Integers:
-    """The part of a placement that could be bound, pod by pod."""
-    bound = numpy.zeros_like(counts)
-    for group, node, number in binding_order(problem, counts):
-        bound[group, node] += number
-    return bound

@@ -31,7 +31,7 @@ class PreferredTermGains:
             if caps:
                 self._counted[position] = (
                     group,
-                    {each for cap in caps for each in cap.topology_counts},
+                    {each.index for cap in caps for each in cap.topology_counts},
                 )
         self._seen: dict[int, Integers] = {}
 

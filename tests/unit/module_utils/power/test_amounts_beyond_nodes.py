@@ -16,11 +16,11 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.answering import Extender
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from support.extender import Cluster, arguments, linear, published
 from support.extender import node as extender_node
 from support.extender import pod as asking_pod
 from support.odd_fleets import fleet, full_pod, pod
+from support.placement_instance import read_instance
 
 Json = dict[str, t.Any]
 Change = Callable[[Json, t.Any], None]

@@ -14,9 +14,9 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_fields
 from support.odd_fleets import PREFERRED, REQUIRED
+from support.placement_instance import read_instance
 
 Json = dict[str, t.Any]
 
@@ -240,7 +240,7 @@ def test_many_pods_below_the_limits_share_one_budget(
         given = {"nodes": [node(number) for number in range(NODES)], "pods": pods}
         relations = build_problem(read_instance(SPEC.complete(given))).relations
         assert relations is not None
-        members = [relations.topology_counts[cap.topology_count].members for cap in relations.caps]
+        members = [cap.topology_count.members for cap in relations.caps]
         return sum(len(rule.groups) for rule in relations.rules) + sum(
             int(each.sum()) for each in members
         )

@@ -23,8 +23,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
     Problem,
     build_problem,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from support.examples import generated, seeds
+from support.placement_instance import read_instance
 from support.random_placements import random_parameters
 
 Weighted = list[tuple[ScorePlugin, int]]

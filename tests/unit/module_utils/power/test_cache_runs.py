@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import fit
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import STRATEGIES, place
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
     read_caches,
     runs_of_pod,

@@ -21,9 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_in
     PlacementModel,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import STRATEGIES, place
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.device_objects import DRA, device_claim, device_pool, manifest, resource_slice
@@ -41,6 +39,7 @@ from support.joint_instances import (
     template,
 )
 from support.placement_checker import Value, value_of, violations
+from support.placement_instance import read_instance
 from support.placement_instances import Json
 from support.volume_objects import claim, mounted, reachable, storage_class, volume
 

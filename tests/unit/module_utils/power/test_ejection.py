@@ -18,13 +18,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search import greedy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     POD_GROUP_LABEL,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel, solve
 from support.placement_fleets import Json, Size, placement_task
+from support.placement_instance import read_instance
 
 
 def node(name: str, cores: int, slots: int = 110, **labels: str) -> Json:

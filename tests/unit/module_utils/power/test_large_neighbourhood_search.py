@@ -26,11 +26,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.large_neighbourhood_search import (
     search_neighbourhoods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.examples import generated, seeds
 from support.placement_checker import violations
 from support.placement_fleets import Pattern, Size, placement_task
+from support.placement_instance import read_instance
 from support.placement_rules import Json
 from support.random_placements import random_parameters
 

@@ -34,12 +34,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.two_node_reoptimization import (
     TwoNodeReoptimization,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum_of_the_same_pods
 from support.examples import are_many, generated, seeds
 from support.placement_checker import violations
 from support.placement_fleets import Pattern, Size, placement_task
+from support.placement_instance import read_instance
 from support.placement_rules import Json
 from support.random_placements import random_parameters
 

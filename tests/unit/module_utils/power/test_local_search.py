@@ -15,9 +15,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search import local_search
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.placement_fleets import PATTERNS, Json, Pattern, Size, placement_task
+from support.placement_instance import read_instance
 
 
 def problem_of(parameters: Json) -> Problem:

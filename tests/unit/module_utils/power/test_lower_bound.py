@@ -45,11 +45,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.constru
     construct,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import fill
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum_of_the_same_pods
 from support.examples import generated, seeds
 from support.placement_fleets import PATTERNS, Pattern, Size, placement_task
+from support.placement_instance import read_instance
 from support.placement_rules import Json
 from support.random_placements import random_fleet, random_parameters
 

@@ -36,13 +36,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.pattern
     Fleet,
     PatternKnapsack,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.growing_model import (
     GrowingModel,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.placement_checker import violations
 from support.placement_fleets import Size, placement_task
+from support.placement_instance import read_instance
 from support.placement_rules import Json
 
 MEMORY_BINDS = Size(24, 200, 0.5, 6, "rows", "memory")
@@ -160,7 +160,7 @@ def test_an_answer_where_memory_binds_is_better_for_it(monkeypatch: pytest.Monke
     # HiGHS gets no fleet of this size, which would take longer.
     parameters = placement_task(0, Size(110, 1100, 0.5, 12, "rows", "memory"))
     parameters["time_limit"] = 4
-    monkeypatch.setattr(optimal, "_has_time_for_another_start", lambda *_given: False)
+    monkeypatch.setattr(optimal._Incumbent, "start_again", lambda *_given: None)
     with_it = place(parameters)
     assert violations(parameters, with_it) == []
     monkeypatch.setattr(optimal, "deal_out_anew", lambda *_given: None)

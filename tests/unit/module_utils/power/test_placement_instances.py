@@ -17,8 +17,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import STRATEGIES, place
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.examples import examples, first_seed, generated, nearly_all, of_part
 from support.placement_checker import Value, is_refused, key_of, value_of, violations

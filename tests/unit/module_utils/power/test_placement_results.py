@@ -13,8 +13,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import STRATEGIES, place
 
 Json = dict[str, t.Any]
 STEEP = MappingProxyType({"cpu": [0, 8], "watts": [50, 210]})

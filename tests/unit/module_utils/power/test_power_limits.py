@@ -21,11 +21,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.domains
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.options import PowerLimits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import (
     SPEC,
+    STRATEGIES,
     place,
     place_pods,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_source
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum
 from support.examples import examples, generated, nearly_all, seeds

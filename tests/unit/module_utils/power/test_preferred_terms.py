@@ -28,11 +28,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_ga
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
     PreferredTermGains,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.examples import are_many, generated, seeds
 from support.placement_checker import value_of, violations
 from support.placement_fleets import Size, placement_task
+from support.placement_instance import read_instance
 from support.related_instances import random_instance
 
 Json = dict[str, t.Any]

@@ -22,8 +22,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
     build_problem,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
-    binding_order,
     can_be_bound,
+    related_groups,
+    related_steps,
     settled,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import filled
@@ -101,16 +102,20 @@ def test_steps_that_are_allowed_keep_every_rule_and_leave_an_order_of_binding() 
         problem = build_problem(instance)
         assignment = random_walk(problem, seed, 25)
         assert assignment.is_feasible(), seed
-        order = binding_order(problem, assignment.counts)
-        is_whole = sum(number for _group, _node, number in order) == assignment.counts.sum()
+        free = assignment.counts.copy()
+        free[sorted(related_groups(problem))] = 0
+        order = [
+            place for place in zip(*free.nonzero(), strict=True) for _pod in range(free[place])
+        ]
+        order += related_steps(problem, assignment.counts)
+        is_whole = len(order) == assignment.counts.sum()
         assert is_whole == can_be_bound(assignment), seed
         whole += is_whole
         cluster, bound = Cluster(without_starts(instance)), list[Placed]()
-        for group, node, number in order:
-            for _pod in range(number):
-                shape = problem.groups[group].shape
-                assert cluster.accepts(shape, node, bound), (seed, group, node)
-                bound.append((shape, node, True))
+        for group, node in order:
+            shape = problem.groups[group].shape
+            assert cluster.accepts(shape, node, bound), (seed, group, node)
+            bound.append((shape, node, True))
     assert nearly_all(whole, len(tried))
 
 

@@ -11,9 +11,12 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place_pods
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import (
+    SPEC,
+    STRATEGIES,
+    place_pods,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import source_of_snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits

@@ -9,8 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import STRATEGIES, place
 from support.placement_checker import violations
 from support.placement_rules import HOSTNAME
 from support.volume_objects import ZONE, claim, csi_node, mounted, reachable, storage_class, volume
