@@ -92,21 +92,15 @@ class FleetRule:
 
     def pods(self, counts: Counts) -> Pods:
         """The pods of each group by class (K · C)."""
-        return self._summed(self._by_node(counts))
-
-    def pods_of(self, counts: Integers) -> Pods:
-        """The same of the pods of all groups by node."""
-        return self._summed(counts[list(self.check.groups)])
-
-    def _by_node(self, counts: Counts) -> Integers:
-        there = [counts[number][self.topology_counts[number].domain_of] for number in self.numbers]
-        return numpy.array(there)
-
-    def _summed(self, by_node: Integers) -> Pods:
+        by_node = self._by_node(counts)
         found = numpy.zeros((len(by_node), self.classes), dtype=numpy.int64)
         for row, there in zip(found, by_node):
             numpy.add.at(row, self.class_of, there)
         return tuple(found.ravel().tolist())
+
+    def _by_node(self, counts: Counts) -> Integers:
+        there = [counts[number][self.topology_counts[number].domain_of] for number in self.numbers]
+        return numpy.array(there)
 
     @cached_property
     def floor(self) -> Floats:

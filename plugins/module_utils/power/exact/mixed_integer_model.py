@@ -21,7 +21,6 @@ from ...solving.limits import Limits
 from ...solving.linear import ABSOLUTE_GAP, LinearModel, Solution, Terms, solve
 from ..model.node_functions import NodeFunctions, Points, convex_runs
 from ..model.problem import Problem
-from .fleet_no_good_cuts import FleetNoGoodCuts
 from .loop_formulas import LoopFormulas
 from .no_good_cuts import NoGoodCuts
 from .relation_rows import RelationRows
@@ -68,7 +67,6 @@ class PlacementModel:
         for node in nodes:
             self._limit_resources(node)
         self._cuts = NoGoodCuts(problem, self.model, self.columns)
-        self._fleet_cuts = FleetNoGoodCuts(problem, self.model, self.columns)
         self._rows: RelationRows | None = None
         self._orders: LoopFormulas | None = None
         if problem.relations is not None:
@@ -126,7 +124,6 @@ class PlacementModel:
             ]
         )
         self._cuts.add_watts()
-        self._fleet_cuts.add_watts()
         if self._rows is not None:
             self._rows.add_caps()
         for node in self.nodes:
@@ -226,11 +223,9 @@ class PlacementModel:
         return solution
 
     def _add_cuts(self, solution: Solution) -> bool:
-        counts = self.counts(solution)
-        told = self._cuts.add(counts, solution.values)
-        if self._fleet_cuts.add(counts, solution.values) or told:
+        if self._cuts.add(solution.values):
             return True
-        return self._orders is not None and self._orders.add(counts, solution.values)
+        return self._orders is not None and self._orders.add(self.counts(solution), solution.values)
 
 
 def _segments(points: Points) -> t.Iterator[tuple[float, float, float]]:
