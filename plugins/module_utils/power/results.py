@@ -11,7 +11,7 @@ import typing as t
 
 from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from ..scheduling.plan import Placement, Plan
-from .bounds.answer import Answer, watts_of
+from .bounds.answer import Answer
 from .device_results import allocations
 from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
@@ -31,8 +31,8 @@ def plan_of(answer: Answer) -> Plan:
     """The plan of an answer, without findings, steps and comparison."""
     assignment = answer.assignment
     problem = assignment.problem
-    before = watts_of(Assignment(problem))
-    after = _rounded_up(watts_of(assignment))
+    before = Assignment(problem).watts()
+    after = _rounded_up(assignment.watts())
     # The bound of placements with no more unmet preferences than this answer.
     lower_bound = min(_rounded_down(answer.lower_bound - assignment.preference_watts()), after)
     added = max(lower_bound - before, _MIN_ADDED_WATTS)
@@ -84,8 +84,8 @@ def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry
 
 
 def _outcome(strategy: str, assignment: Assignment) -> Entry:
-    before = round(watts_of(Assignment(assignment.problem)), _DECIMALS)
-    after = _rounded_up(watts_of(assignment))
+    before = round(Assignment(assignment.problem).watts(), _DECIMALS)
+    after = _rounded_up(assignment.watts())
     placed = int(assignment.pods.sum())
     return {
         "strategy": strategy,

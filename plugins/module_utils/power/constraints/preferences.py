@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
-from ...scheduling.feasibility import meets, tolerates
+from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Node, Shape, Toleration
 from ...solving.arrays import Floats
 from .instance import Instance
@@ -52,7 +52,7 @@ def _unmet_of_nodes(shape: Shape, nodes: t.Sequence[Node]) -> list[float]:
         sum(
             preferred_term.weight
             for preferred_term in preferred
-            if not meets(node, preferred_term.term)
+            if not preferred_term.term.admits(node.name, node.labels)
         )
         + _FULL_WEIGHT * _disliked_taints(node, tolerations)
         for node in nodes

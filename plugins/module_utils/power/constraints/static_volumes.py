@@ -13,7 +13,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
-from ...scheduling.feasibility import NO_VOLUME, meets
+from ...scheduling.feasibility import NO_VOLUME
 from ...scheduling.model import Node, NodeTerm, Shape, StaticClaim
 from ...scheduling.volumes.matching import matched
 from .fleet_contents import Total
@@ -173,7 +173,7 @@ class _NodesByLabel:
                 index
                 for term in terms
                 for index in self._possible(term)
-                if meets(self._nodes[index], term)
+                if term.admits(self._nodes[index].name, self._nodes[index].labels)
             )
         return self._known[terms]
 

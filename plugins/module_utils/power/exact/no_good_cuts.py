@@ -73,7 +73,7 @@ class NoGoodCuts:
     def _add_nodes(self, rule: ContentRule) -> None:
         groups = rule.check.groups
         for node in sorted({node for group, node in self._columns if group in rule.groups}):
-            columns = [
+            columns: list[tuple[int, ...]] = [
                 (self._columns[group, node],) if (group, node) in self._columns else ()
                 for group in groups
             ]

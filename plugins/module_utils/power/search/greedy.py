@@ -110,22 +110,17 @@ def _best_move_aside(
     if not len(sources) or not len(targets):
         return None
     arrival = assignment.added_cost(other, targets)
-    cheapest = targets[numpy.argsort(arrival, kind="stable")[:2]]
-    arrival = numpy.sort(arrival, kind="stable")[:2]
+    cheapest = numpy.argsort(arrival, kind="stable")[:2]
     exchange = assignment.change(
         sources,
         problem.use[group] - problem.use[other],
         0,
         int(problem.is_workload[group]) - int(problem.is_workload[other]),
     )
+    cost = exchange[:, None] + arrival[cheapest]
     # A pod cannot move aside to where it is, so the second best target counts there.
-    other_target = int(len(cheapest) > 1)
-    at_home = sources == cheapest[0]
-    if at_home.all() and not other_target:
+    cost[sources[:, None] == targets[cheapest]] = numpy.inf
+    row, column = divmod(int(cost.argmin()), len(cheapest))
+    if cost[row, column] == numpy.inf:
         return None
-    total = exchange + numpy.where(at_home, arrival[other_target], arrival[0])
-    if not other_target:
-        total = numpy.where(at_home, numpy.inf, total)
-    best = int(total.argmin())
-    target = cheapest[other_target] if at_home[best] else cheapest[0]
-    return float(total[best]), other, int(sources[best]), int(target)
+    return float(cost[row, column]), other, int(sources[row]), int(targets[cheapest[column]])
