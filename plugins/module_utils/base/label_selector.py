@@ -22,23 +22,46 @@ _VALUE = r"(?:[A-Za-z0-9](?:[-\w.]*[A-Za-z0-9])?)?"
 _COMPARED = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})", re.ASCII)
 _LISTED = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)", re.ASCII)
 _PRESENT = re.compile(rf"(!?)\s*({_KEY})", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DIGITS_OF_INT64 = 19
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """Requirement for one label; In and NotIn use ``values``."""
+    """Requirement for one label, or for one field of a node.
+
+    In and NotIn use ``values``. Only node selectors have Gt and Lt, which compare integers of 64
+    bits with the only value.
+    """
 
     key: str
     operator: str
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Labels) -> bool:
+        value = labels.get(self.key)
         if self.operator == "In":
-            return labels.get(self.key) in self.values
+            return value in self.values
         if self.operator == "NotIn":
-            return labels.get(self.key) not in self.values
-        return (self.key in labels) == (self.operator == "Exists")
+            return value not in self.values
+        if self.operator in ("Exists", "DoesNotExist"):
+            return (value is not None) == (self.operator == "Exists")
+        if value is None or len(self.values) != 1:
+            return False
+        found, wanted = _int64(value), _int64(*self.values)
+        if found is None or wanted is None:
+            return False
+        return found > wanted if self.operator == "Gt" else found < wanted
+
+
+def _int64(text: str) -> int | None:
+    """A number as read by Go's ParseInt with 64 bits; None for any other text."""
+    digits = text[1:].lstrip("0") if text[:1] in ("+", "-") else text.lstrip("0")
+    if len(digits) > _DIGITS_OF_INT64 or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from ..scheduling.feasibility import (
     CLAIM_IN_USE,
     NO_VOLUME,
     TOO_MANY_VOLUMES,
-    meets,
     shortages,
     volume_obstacles,
 )
@@ -421,7 +420,7 @@ def _volume_options(
     volumes = tuple(
         name
         for name, terms in cluster.volumes_for(claim)
-        if terms is None or any(meets(node, term) for term in terms)
+        if terms is None or any(term.admits(node.name, node.labels) for term in terms)
     )
     return _VolumeOptions(claim, volumes, can_be_made)
 

@@ -19,7 +19,6 @@ from .bounds.answer import (
     Answer,
     StoppedBy,
     bound_with,
-    cost_of,
     ideal_pods,
     is_proof,
     pods_are_ideal,
@@ -68,7 +67,7 @@ def solve(problem: Problem, limits: Limits) -> Answer:
     if not problem.groups:
         # No pod waits, as in most runs, so no solver is loaded.
         nothing = Assignment(problem)
-        return Answer(nothing, cost_of(nothing), True, "local_search", "proof")
+        return Answer(nothing, nothing.total_cost(), True, "local_search", "proof")
     bounds = LowerBounds(problem)
     answer = _solve_anew(bounds, limits)
     counts = previous_counts(problem)
@@ -118,7 +117,7 @@ class _Incumbent:
             self.bound = self._bound(self.relaxation)
 
     def is_good(self) -> bool:
-        return cost_of(self.best) - self.bound <= _GOOD_GAP * _added(self.best)
+        return self.best.total_cost() - self.bound <= _GOOD_GAP * _added(self.best)
 
     def is_proven(self) -> bool:
         return is_proof(self.best, self.bound)
@@ -173,7 +172,7 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
 
 def _is_good_enough(best: Assignment, bound: float, model: PlacementModel) -> bool:
     """Whether HiGHS could gain only milliwatts, and not instantly."""
-    return pods_are_ideal(best) and cost_of(best) - bound <= _open_watts(best, model)
+    return pods_are_ideal(best) and best.total_cost() - bound <= _open_watts(best, model)
 
 
 def _open_watts(best: Assignment, model: PlacementModel) -> float:
@@ -184,7 +183,7 @@ def _open_watts(best: Assignment, model: PlacementModel) -> float:
 
 
 def _added(best: Assignment) -> float:
-    return cost_of(best) - Assignment(best.problem).watts()
+    return best.total_cost() - Assignment(best.problem).watts()
 
 
 def _start(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
@@ -262,9 +261,9 @@ def _solve_whole(
     solution = model.solve(limits, _branching_nodes(model, limits), _open_watts(best, model))
     best = _better(problem, best, model, solution, limits)
     model_bound = model.bound(solution) - _MODEL_TOLERANCE_WATTS
-    proven = pods_proven and cost_of(best) - model_bound <= PROOF_TOLERANCE_WATTS
+    proven = pods_proven and best.total_cost() - model_bound <= PROOF_TOLERANCE_WATTS
     # Placements outside of the model are no better than the one found before.
-    model_bound = min(model_bound, cost_of(best))
+    model_bound = min(model_bound, best.total_cost())
     stopped_by = _stopped_by(proven, limits, otherwise="work_limit")
     return Answer(best, max(lower_bound, model_bound), proven, "mip", stopped_by)
 
@@ -317,12 +316,8 @@ def _better(
 
 def _keep_pods(model: PlacementModel, best: Assignment) -> None:
     """Add rows that place as many pods of each group as now, no more on unpriced nodes."""
-    placed = best.counts.sum(axis=1)
-    for group, number in enumerate(placed.tolist()):
-        if number:
-            model.model.at_least(model.placed_in([group]), number)
-    unpriced = ~model.problem.costs.priced
-    model.model.at_most(model.on_unpriced_nodes(), int(best.pods[unpriced].sum()))
+    model.keep_placed(best.counts.sum(axis=1))
+    model.model.at_most(model.on_unpriced_nodes(), best.unpriced_pods())
 
 
 def _branching_nodes(model: PlacementModel, limits: Limits) -> int:

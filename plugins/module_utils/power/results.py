@@ -20,9 +20,9 @@ from ..base.json_types import Object
 from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from ..scheduling.plan import Placement, Plan
 from ..solving.limits import Limits
-from .bounds.answer import Answer, watts_of
+from .bounds.answer import Answer
+from .constraints import instance as placement
 from .constraints.device_claims import ClaimTask
-from .constraints.instance import Instance
 from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
 from .model.repair import related_groups, related_steps
@@ -44,8 +44,8 @@ def plan_of(answer: Answer) -> Plan:
     """The plan of an answer, without findings, steps and comparison."""
     assignment = answer.assignment
     problem = assignment.problem
-    before = watts_of(Assignment(problem))
-    after = _rounded_up(watts_of(assignment))
+    before = Assignment(problem).watts()
+    after = _rounded_up(assignment.watts())
     # The bound of placements with no more unmet preferences than this answer.
     lower_bound = min(_rounded_down(answer.lower_bound - assignment.preference_watts()), after)
     added = max(lower_bound - before, _MIN_ADDED_WATTS)
@@ -94,7 +94,7 @@ def _limit_summaries(assignment: Assignment) -> list[Object] | None:
     ]
 
 
-def _closed(instance: Instance) -> dict[str, str]:
+def _closed(instance: placement.Instance) -> dict[str, str]:
     """The nodes of the run that take no pod for a limit, with the reasons."""
     ours = {node.name for node in instance.nodes if node.eligible}
     return {name: reason for name, reason in instance.closed.items() if name in ours}
@@ -102,8 +102,8 @@ def _closed(instance: Instance) -> dict[str, str]:
 
 def outcome(strategy: str, assignment: Assignment) -> Object:
     """The result of a strategy, as documented for ``comparison``."""
-    before = round(watts_of(Assignment(assignment.problem)), _DECIMALS)
-    after = _rounded_up(watts_of(assignment))
+    before = round(Assignment(assignment.problem).watts(), _DECIMALS)
+    after = _rounded_up(assignment.watts())
     placed = int(assignment.pods.sum())
     return {
         "strategy": strategy,

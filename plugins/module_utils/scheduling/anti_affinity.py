@@ -9,7 +9,6 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-p
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from ..base.fields.strict import mapping, mappings, texts
@@ -58,7 +57,6 @@ class RunningAntiAffinity:
         # The domains in which pods have a term, by its topology key and selection.
         self._domains: dict[_Term, set[str]] = {}
         self._index: PeerIndex[_Term] = PeerIndex()
-        self._read: dict[str, _Term] = {}
         self._known: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[str]] = {}
         holders = [(anti_affinity_terms(pod), pod) for pod in running]
         # The pods with the fewest terms first, because they are served exactly.
@@ -89,17 +87,10 @@ class RunningAntiAffinity:
         node_labels = self._labels_of.get(pod["spec"].get("nodeName") or "", {})
         facts = pod_facts(pod)
         binding = [term for term in required if (term.get("topologyKey") or "") in node_labels]
-        if not all(self._note(self._term(term, facts), node_labels) for term in binding):
+        terms = (_term(term, facts, self._namespaces, _PATH) for term in binding)
+        if not all(self._note(term, node_labels) for term in terms):
             for term in _widened(binding, facts):
                 self._note(term, node_labels, is_wide=True)
-
-    def _term(self, term: Object, facts: PodFacts) -> _Term:
-        own = dict(facts.labels)
-        keys = [*(term.get("matchLabelKeys") or ()), *(term.get("mismatchLabelKeys") or ())]
-        known = json.dumps([facts.namespace, term, [own.get(key) for key in keys]], sort_keys=True)
-        if known not in self._read:
-            self._read[known] = _Term(*_selection(term, facts, self._namespaces, _PATH))
-        return self._read[known]
 
     def _note(self, term: _Term, node_labels: t.Mapping[str, str], is_wide: bool = False) -> bool:
         """Note a term of a pod on a node; False if there are too many like it."""
@@ -138,16 +129,14 @@ def check_anti_affinity(pod: Object, facts: PodFacts) -> None:
     namespaces = Namespaces()
     for index, term in enumerate(anti_affinity_terms(pod)):
         path = f"{_PATH}[{index}]"
-        _selection(term, facts, namespaces, path)
+        _term(term, facts, namespaces, path)
         for name in ("matchLabelKeys", "mismatchLabelKeys"):
             texts(term.get(name), f"{path}.{name}")
 
 
-def _selection(
-    term: Object, facts: PodFacts, namespaces: Namespaces, path: str
-) -> tuple[Selection, str]:
+def _term(term: Object, facts: PodFacts, namespaces: Namespaces, path: str) -> _Term:
     """A namespace selector with unknown labels stands for every namespace, for safety."""
     try:
-        return read_selection(term, facts, namespaces, path)
+        return _Term(*read_selection(term, facts, namespaces, path))
     except UnknownNamespaces:
-        return read_selection({**term, "namespaceSelector": {}}, facts, namespaces, path)
+        return _Term(*read_selection({**term, "namespaceSelector": {}}, facts, namespaces, path))

@@ -8,21 +8,9 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/ and the pages b
 
 from __future__ import annotations
 
-import re
 import typing as t
 
-from .model import (
-    Constraints,
-    DiskUse,
-    Expression,
-    HostPort,
-    Labels,
-    Node,
-    NodeTerm,
-    Quantities,
-    Taint,
-    Toleration,
-)
+from .model import Constraints, DiskUse, HostPort, Node, Quantities, Taint, Toleration
 
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 UNSCHEDULABLE = "node(s) were unschedulable"
@@ -45,8 +33,6 @@ VOLUME_ZONE = "node(s) had no available volume zone"
 ATTACHABLE_VOLUMES = "attachable volumes of "
 EVERY_ADDRESS = "0.0.0.0"
 _REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_DIGITS_OF_INT64 = 19
 
 
 def obstacle(constraints: Constraints, node: Node) -> str | None:
@@ -87,7 +73,7 @@ def volume_obstacles(constraints: Constraints, node: Node) -> list[str]:
     missed = [
         demand.reason
         for demand in constraints.volumes
-        if not any(meets(node, term) for term in demand.terms)
+        if not any(term.admits(node.name, node.labels) for term in demand.terms)
     ]
     if NO_VOLUME in missed:
         # The first one ends the filter.
@@ -137,35 +123,6 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.key == taint.key and toleration.value == taint.value
 
 
-def matches(expression: Expression, labels: Labels) -> bool:
-    """Whether the labels meet the requirement. Gt and Lt compare integers of 64 bits."""
-    value = labels.get(expression.key)
-    operator, values = expression.operator, expression.values
-    if operator == "In":
-        return value in values
-    if operator == "NotIn":
-        return value not in values
-    if operator == "Exists":
-        return value is not None
-    if operator == "DoesNotExist":
-        return value is None
-    if value is None or len(values) != 1:
-        return False
-    found, wanted = _int64(value), _int64(next(iter(values)))
-    if found is None or wanted is None:
-        return False
-    return found > wanted if operator == "Gt" else found < wanted
-
-
-def _int64(text: str) -> int | None:
-    """A number as read by Go's ParseInt with 64 bits; None for any other text."""
-    digits = text[1:].lstrip("0") if text[:1] in ("+", "-") else text.lstrip("0")
-    if len(digits) > _DIGITS_OF_INT64 or _INTEGER.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
-
-
 def _tolerated(taint: Taint, tolerations: t.Iterable[Toleration]) -> bool:
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
@@ -184,17 +141,7 @@ def is_selected(constraints: Constraints, node: Node) -> bool:
     if any(node.labels.get(key) != value for key, value in constraints.node_selector):
         return False
     terms = constraints.node_terms
-    return terms is None or any(meets(node, term) for term in terms)
-
-
-def meets(node: Node, term: NodeTerm) -> bool:
-    """Whether a node meets all requirements of a term."""
-    if not term.labels and not term.fields:
-        return False
-    fields = {"metadata.name": node.name}
-    return all(matches(expression, node.labels) for expression in term.labels) and all(
-        matches(expression, fields) for expression in term.fields
-    )
+    return terms is None or any(term.admits(node.name, node.labels) for term in terms)
 
 
 def availability_message(reasons: t.Mapping[str, int], nodes: int) -> str:

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ..base.label_selector import Requirement
 from .curve import Curve
 from .peer_view import PeerNode, PeerPod
 
@@ -47,23 +48,20 @@ class Toleration:
 
 
 @dataclass(frozen=True)
-class Expression:
-    """One requirement on a label, or on a field within ``NodeTerm.fields``.
-
-    ``values`` is hashable; a pod's may be many, and are a set.
-    """
-
-    key: str
-    operator: str
-    values: t.Collection[str] = ()
-
-
-@dataclass(frozen=True)
 class NodeTerm:
     """Requirements on a node, all of which must be met; no node meets an empty term."""
 
-    labels: tuple[Expression, ...] = ()
-    fields: tuple[Expression, ...] = ()
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def admits(self, name: str, labels: Labels) -> bool:
+        """Whether a node with this name and these labels meets the term."""
+        if not self.labels and not self.fields:
+            return False
+        fields = {"metadata.name": name}
+        return all(each.matches(labels) for each in self.labels) and all(
+            each.matches(fields) for each in self.fields
+        )
 
 
 class HostPort(t.NamedTuple):

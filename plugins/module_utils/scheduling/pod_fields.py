@@ -11,18 +11,24 @@ PodSpec.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ..base.json_types import Object
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Field names of one type: those that are read, the harmless and the refused ones."""
+    """Field names of one type: those that are read, the harmless and the refused ones.
+
+    ``parts`` are the types of fields that hold mappings or lists of mappings, and ``choices`` the
+    supported values of other fields; None and "" stand for the default.
+    """
 
     read: frozenset[str] = frozenset()
     harmless: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
+    parts: t.Mapping[str, Fields] = field(default_factory=dict)
+    choices: t.Mapping[str, t.Collection[str | None]] = field(default_factory=dict)
 
     def not_understood(self, given: Object, path: str) -> t.Iterator[str]:
         """Dotted paths of the fields that are set and neither read nor harmless."""
@@ -30,11 +36,124 @@ class Fields:
             if is_set(given[name]):
                 yield f"{path}.{name}"
 
+    def unsupported(self, given: t.Any, path: str) -> t.Iterator[str]:
+        """Dotted paths of all unsupported fields and values, at every depth."""
+        if not isinstance(given, dict):
+            yield path
+            return
+        yield from self.not_understood(given, path)
+        for name, choices in self.choices.items():
+            if given.get(name) not in choices:
+                yield f"{path}.{name}"
+        for name, fields in self.parts.items():
+            part = given.get(name) or ()
+            for each in part if isinstance(part, (list, tuple)) else [part]:
+                yield from fields.unsupported(each, f"{path}.{name}")
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_DEFAULT = (None, "")
+TOLERATION_OPERATORS = ("Equal", "Exists")
+LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+FIELD_OPERATORS = ("In", "NotIn")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
+PORT = Fields(read=_names("containerPort hostIP hostPort protocol"), harmless=_names("name"))
+RESTART_RULE = Fields(
+    read=_names("action"),
+    harmless=_names("exitCodes"),
+    # RestartAllContainers needs a node that declares the feature in its status.
+    choices={"action": (*_DEFAULT, "Restart")},
+)
+CONTAINER = Fields(
+    read=_names("ports resources restartPolicy restartPolicyRules"),
+    harmless=_names(
+        "args command env envFrom image imagePullPolicy lifecycle livenessProbe name"
+        " readinessProbe resizePolicy securityContext startupProbe stdin stdinOnce"
+        " terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts"
+        " workingDir"
+    ),
+    parts={"resources": RESOURCES, "ports": PORT, "restartPolicyRules": RESTART_RULE},
+)
+# kube-scheduler ignores the harmless ones. Pods of a node must not share some disks.
+VOLUME = Fields(
+    read=_names("iscsi rbd"),
+    harmless=_names(
+        "azureFile cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo"
+        " glusterfs hostPath image name nfs photonPersistentDisk projected quobyte scaleIO secret"
+        " storageos vsphereVolume"
+    ),
+    refused=_names(
+        "awsElasticBlockStore azureDisk cinder ephemeral gcePersistentDisk persistentVolumeClaim"
+        " portworxVolume"
+    ),
+)
+NODE_SELECTOR_REQUIREMENT = Fields(read=_names("key operator values"))
+NODE_SELECTOR_TERM = Fields(
+    read=_names("matchExpressions matchFields"),
+    parts={
+        "matchExpressions": replace(
+            NODE_SELECTOR_REQUIREMENT, choices={"operator": LABEL_OPERATORS}
+        ),
+        "matchFields": replace(
+            NODE_SELECTOR_REQUIREMENT,
+            choices={"operator": FIELD_OPERATORS, "key": ("metadata.name",)},
+        ),
+    },
+)
+PREFERRED_SCHEDULING_TERM = Fields(
+    read=_names("preference weight"), parts={"preference": NODE_SELECTOR_TERM}
+)
+NODE_AFFINITY = Fields(
+    read=_names(f"{_REQUIRED} {_PREFERRED}"),
+    parts={
+        _REQUIRED: Fields(
+            read=_names("nodeSelectorTerms"), parts={"nodeSelectorTerms": NODE_SELECTOR_TERM}
+        ),
+        _PREFERRED: PREFERRED_SCHEDULING_TERM,
+    },
+)
+POD_AFFINITY_TERM = Fields(
+    read=_names(
+        "labelSelector matchLabelKeys mismatchLabelKeys namespaceSelector namespaces topologyKey"
+    )
+)
+WEIGHTED_POD_AFFINITY_TERM = Fields(
+    read=_names("podAffinityTerm weight"), parts={"podAffinityTerm": POD_AFFINITY_TERM}
+)
+POD_AFFINITY = Fields(
+    read=_names(f"{_REQUIRED} {_PREFERRED}"),
+    parts={_REQUIRED: POD_AFFINITY_TERM, _PREFERRED: WEIGHTED_POD_AFFINITY_TERM},
+)
+AFFINITY = Fields(
+    read=_names("nodeAffinity podAffinity podAntiAffinity"),
+    parts={
+        "nodeAffinity": NODE_AFFINITY,
+        "podAffinity": POD_AFFINITY,
+        "podAntiAffinity": POD_AFFINITY,
+    },
+)
+TOLERATION = Fields(
+    read=_names("effect key operator value"),
+    harmless=_names("tolerationSeconds"),
+    choices={"operator": (*_DEFAULT, *TOLERATION_OPERATORS)},
+)
+TOPOLOGY_SPREAD = Fields(
+    read=_names(
+        "labelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy"
+        " topologyKey whenUnsatisfiable"
+    ),
+    choices={
+        "whenUnsatisfiable": (*_DEFAULT, "DoNotSchedule", "ScheduleAnyway"),
+        "nodeAffinityPolicy": (*_DEFAULT, "Honor", "Ignore"),
+        "nodeTaintsPolicy": (*_DEFAULT, "Honor", "Ignore"),
+    },
+)
 # preemptionPolicy: nothing is ever preempted here. runtimeClassName: its overhead, node selector
 # and tolerations are merged into the pod at admission. os: kube-scheduler ignores it. hostNetwork
 # matters through the ports that it opens on the host.
@@ -52,64 +171,16 @@ POD = Fields(
         " terminationGracePeriodSeconds"
     ),
     refused=_names("resourceClaims schedulingGates schedulingGroup"),
+    parts={
+        "resources": RESOURCES,
+        "containers": CONTAINER,
+        "initContainers": CONTAINER,
+        "volumes": VOLUME,
+        "tolerations": TOLERATION,
+        "affinity": AFFINITY,
+        "topologySpreadConstraints": TOPOLOGY_SPREAD,
+    },
 )
-CONTAINER = Fields(
-    read=_names("ports resources restartPolicy restartPolicyRules"),
-    harmless=_names(
-        "args command env envFrom image imagePullPolicy lifecycle livenessProbe name"
-        " readinessProbe resizePolicy securityContext startupProbe stdin stdinOnce"
-        " terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts"
-        " workingDir"
-    ),
-)
-RESTART_RULE = Fields(read=_names("action"), harmless=_names("exitCodes"))
-# RestartAllContainers needs a node that declares the feature in its status.
-_RESTART_ACTIONS = (None, "", "Restart")
-PORT = Fields(read=_names("containerPort hostIP hostPort protocol"), harmless=_names("name"))
-RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
-# kube-scheduler ignores the harmless ones. Pods of a node must not share some disks.
-VOLUME = Fields(
-    read=_names("iscsi rbd"),
-    harmless=_names(
-        "azureFile cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo"
-        " glusterfs hostPath image name nfs photonPersistentDisk projected quobyte scaleIO secret"
-        " storageos vsphereVolume"
-    ),
-    refused=_names(
-        "awsElasticBlockStore azureDisk cinder ephemeral gcePersistentDisk persistentVolumeClaim"
-        " portworxVolume"
-    ),
-)
-AFFINITY = Fields(read=_names("nodeAffinity podAffinity podAntiAffinity"))
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-NODE_AFFINITY = Fields(read=_names(f"{_REQUIRED} {_PREFERRED}"))
-POD_AFFINITY = NODE_AFFINITY
-POD_AFFINITY_TERM = Fields(
-    read=_names(
-        "labelSelector matchLabelKeys mismatchLabelKeys namespaceSelector namespaces topologyKey"
-    )
-)
-WEIGHTED_POD_AFFINITY_TERM = Fields(read=_names("podAffinityTerm weight"))
-PREFERRED_SCHEDULING_TERM = Fields(read=_names("preference weight"))
-TOPOLOGY_SPREAD = Fields(
-    read=_names(
-        "labelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy"
-        " topologyKey whenUnsatisfiable"
-    )
-)
-TOLERATION = Fields(read=_names("effect key operator value"), harmless=_names("tolerationSeconds"))
-NODE_SELECTOR_TERM = Fields(read=_names("matchExpressions matchFields"))
-NODE_SELECTOR_REQUIREMENT = Fields(read=_names("key operator values"))
-
-TOLERATION_OPERATORS = ("Equal", "Exists")
-LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-FIELD_OPERATORS = ("In", "NotIn")
-_SPREAD_CHOICES = {
-    "whenUnsatisfiable": (None, "", "DoNotSchedule", "ScheduleAnyway"),
-    "nodeAffinityPolicy": (None, "", "Honor", "Ignore"),
-    "nodeTaintsPolicy": (None, "", "Honor", "Ignore"),
-}
 
 # Refused only if the claims are unknown.
 CLAIM_FIELDS = frozenset(
@@ -261,114 +332,11 @@ def _length(items: t.Any) -> int:
 
 def unsupported_fields(pod: Object) -> tuple[str, ...]:
     """Dotted paths of all unsupported fields of the pod, each once."""
-    spec = pod.get("spec") or {}
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
-    found = [
-        *(name for name in (DEVICE_CLAIMS_ANNOTATION,) if annotations.get(name)),
-        *POD.not_understood(spec, "spec"),
-        *_container_fields(spec),
-        *_each(VOLUME, spec.get("volumes"), "spec.volumes"),
-        *_toleration_fields(spec),
-        *(_affinity_fields(spec["affinity"]) if spec.get("affinity") else ()),
-        *_spread_fields(spec.get("topologySpreadConstraints")),
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def _each(fields: Fields, items: t.Any, path: str) -> t.Iterator[str]:
-    for item in items or ():
-        if isinstance(item, dict):
-            yield from fields.not_understood(item, path)
-        else:
-            yield path
-
-
-def _container_fields(spec: Object) -> t.Iterator[str]:
-    yield from RESOURCES.not_understood(spec.get("resources") or {}, "spec.resources")
-    for part in ("containers", "initContainers"):
-        path = f"spec.{part}"
-        for container in spec.get(part) or ():
-            yield from CONTAINER.not_understood(container, path)
-            yield from RESOURCES.not_understood(
-                container.get("resources") or {}, f"{path}.resources"
-            )
-            yield from _each(PORT, container.get("ports"), f"{path}.ports")
-            yield from _restart_rule_fields(container, f"{path}.restartPolicyRules")
-
-
-def _restart_rule_fields(container: Object, path: str) -> t.Iterator[str]:
-    rules = container.get("restartPolicyRules")
-    yield from _each(RESTART_RULE, rules, path)
-    if any(rule.get("action") not in _RESTART_ACTIONS for rule in _mappings(rules)):
-        yield f"{path}.action"
-
-
-def _toleration_fields(spec: Object) -> t.Iterator[str]:
-    yield from _each(TOLERATION, spec.get("tolerations"), "spec.tolerations")
-    for toleration in spec.get("tolerations") or ():
-        if (toleration.get("operator") or "Equal") not in TOLERATION_OPERATORS:
-            yield "spec.tolerations.operator"
-
-
-def _affinity_fields(affinity: Object) -> t.Iterator[str]:
-    path = "spec.affinity"
-    yield from AFFINITY.not_understood(affinity, path)
-    yield from _node_affinity_fields(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
-    for part in ("podAffinity", "podAntiAffinity"):
-        given = affinity.get(part) or {}
-        yield from POD_AFFINITY.not_understood(given, f"{path}.{part}")
-        terms_path = f"{path}.{part}.{_REQUIRED}"
-        yield from _each(POD_AFFINITY_TERM, given.get(_REQUIRED), terms_path)
-        preferred_path = f"{path}.{part}.{_PREFERRED}"
-        yield from _each(WEIGHTED_POD_AFFINITY_TERM, given.get(_PREFERRED), preferred_path)
-        terms = [
-            preferred.get("podAffinityTerm") or {} for preferred in _mappings(given.get(_PREFERRED))
-        ]
-        yield from _each(POD_AFFINITY_TERM, terms, f"{preferred_path}.podAffinityTerm")
-
-
-def _node_affinity_fields(node_affinity: Object, path: str) -> t.Iterator[str]:
-    yield from NODE_AFFINITY.not_understood(node_affinity, path)
-    required = node_affinity.get(_REQUIRED) or {}
-    required_path = f"{path}.{_REQUIRED}"
-    yield from Fields(read=_names("nodeSelectorTerms")).not_understood(required, required_path)
-    for term in required.get("nodeSelectorTerms") or ():
-        yield from _node_term_fields(term, f"{required_path}.nodeSelectorTerms")
-    preferred_path = f"{path}.{_PREFERRED}"
-    yield from _each(PREFERRED_SCHEDULING_TERM, node_affinity.get(_PREFERRED), preferred_path)
-    for preferred in _mappings(node_affinity.get(_PREFERRED)):
-        yield from _node_term_fields(
-            preferred.get("preference") or {}, f"{preferred_path}.preference"
-        )
-
-
-def _node_term_fields(term: Object, path: str) -> t.Iterator[str]:
-    yield from NODE_SELECTOR_TERM.not_understood(term, path)
-    yield from _requirement_fields(term, "matchExpressions", LABEL_OPERATORS, path)
-    yield from _requirement_fields(term, "matchFields", FIELD_OPERATORS, path)
-    for requirement in term.get("matchFields") or ():
-        if requirement.get("key") != "metadata.name":
-            yield f"{path}.matchFields.key"
-
-
-def _spread_fields(constraints: t.Any) -> t.Iterator[str]:
-    path = "spec.topologySpreadConstraints"
-    yield from _each(TOPOLOGY_SPREAD, constraints, path)
-    for constraint in _mappings(constraints):
-        for field, choices in _SPREAD_CHOICES.items():
-            if constraint.get(field) not in choices:
-                yield f"{path}.{field}"
+    found = [DEVICE_CLAIMS_ANNOTATION] if annotations.get(DEVICE_CLAIMS_ANNOTATION) else []
+    return tuple(dict.fromkeys([*found, *POD.unsupported(pod.get("spec") or {}, "spec")]))
 
 
 def _mappings(items: t.Any) -> list[Object]:
     given = items if isinstance(items, (list, tuple)) else ()
     return [item for item in given if isinstance(item, dict)]
-
-
-def _requirement_fields(
-    term: Object, part: str, operators: t.Collection[str], path: str
-) -> t.Iterator[str]:
-    yield from _each(NODE_SELECTOR_REQUIREMENT, term.get(part), f"{path}.{part}")
-    for requirement in term.get(part) or ():
-        if requirement.get("operator") not in operators:
-            yield f"{path}.{part}.operator"

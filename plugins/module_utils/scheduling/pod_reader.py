@@ -21,13 +21,13 @@ from ..base.fields.strict import (
     whole_number,
 )
 from ..base.json_types import Object
+from ..base.label_selector import Requirement
 from .amounts import quantities
 from .feasibility import EVERY_ADDRESS
 from .model import (
     MAX_CORES,
     CacheRun,
     Constraints,
-    Expression,
     HostPort,
     NodeTerm,
     Pod,
@@ -356,11 +356,14 @@ def _raise_to(total: dict[str, int], least: t.Mapping[str, int]) -> None:
 
 def _constraints(spec: Object, anti_affinity_nodes: frozenset[str]) -> Constraints:
     selector = text_mapping(spec.get("nodeSelector"), "spec.nodeSelector")
-    required = _node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
+    name = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = _node_affinity(spec).get(name)
     return Constraints(
         node_name=text(spec.get("nodeName"), "spec.nodeName"),
         node_selector=tuple(sorted(selector.items())),
-        node_terms=None if required is None else _node_terms(required),
+        node_terms=(
+            None if required is None else node_terms(required, f"spec.affinity.nodeAffinity.{name}")
+        ),
         tolerations=tuple(
             _toleration(item, f"spec.tolerations[{index}]")
             for index, item in enumerate(mappings(spec.get("tolerations"), "spec.tolerations"))
@@ -422,9 +425,9 @@ def _preferences(spec: Object) -> tuple[Preference, ...]:
     return tuple(found)
 
 
-def _node_terms(required: t.Any) -> tuple[NodeTerm, ...]:
-    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    terms = mapping(required, path).get("nodeSelectorTerms")
+def node_terms(given: t.Any, path: str) -> tuple[NodeTerm, ...]:
+    """The terms of a node selector at this place of an object. Raises InvalidField."""
+    terms = mapping(given, path).get("nodeSelectorTerms")
     path = f"{path}.nodeSelectorTerms"
     return tuple(
         _node_term(term, f"{path}[{index}]") for index, term in enumerate(mappings(terms, path))
@@ -433,14 +436,14 @@ def _node_terms(required: t.Any) -> tuple[NodeTerm, ...]:
 
 def _node_term(term: Object, path: str) -> NodeTerm:
     return NodeTerm(
-        _expressions(term.get("matchExpressions"), f"{path}.matchExpressions"),
-        _expressions(term.get("matchFields"), f"{path}.matchFields"),
+        _requirements(term.get("matchExpressions"), f"{path}.matchExpressions"),
+        _requirements(term.get("matchFields"), f"{path}.matchFields"),
     )
 
 
-def _expressions(given: t.Any, path: str) -> tuple[Expression, ...]:
+def _requirements(given: t.Any, path: str) -> tuple[Requirement, ...]:
     return tuple(
-        Expression(
+        Requirement(
             required_text(item.get("key"), f"{path}[{index}].key"),
             text(item.get("operator"), f"{path}[{index}].operator"),
             frozenset(texts(item.get("values"), f"{path}[{index}].values")),

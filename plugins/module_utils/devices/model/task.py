@@ -9,8 +9,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.errors import InvalidInput
-from ...scheduling.feasibility import matches
-from ...scheduling.model import Expression
+from ...base.label_selector import Requirement
+from ...scheduling.model import NodeTerm
 from .findings import ApiObject, Defect, DefectError, Field, Findings, Key
 from .model import Claim, ClaimAllocation, Instance, Node, Unit
 
@@ -296,28 +296,18 @@ def selected(selector: Field, nodes: t.Sequence[Node]) -> frozenset[str]:
         raise selector.error("a node selector is a mapping with a list of nodeSelectorTerms")
     found: set[str] = set()
     for term in selector["nodeSelectorTerms"].items():
-        labels = _expressions(term["matchExpressions"])
-        fields = _expressions(term["matchFields"])
-        # A term without any requirement selects nothing.
-        if labels or fields:
-            found.update(node.name for node in nodes if _meets(node, labels, fields))
+        read = NodeTerm(_requirements(term["matchExpressions"]), _requirements(term["matchFields"]))
+        found.update(node.name for node in nodes if read.admits(node.name, node.labels))
     return frozenset(found)
 
 
-def _meets(node: Node, labels: t.Sequence[Expression], fields: t.Sequence[Expression]) -> bool:
-    names = {"metadata.name": node.name}
-    return all(matches(expression, node.labels) for expression in labels) and all(
-        matches(expression, names) for expression in fields
-    )
-
-
-def _expressions(listed: Field) -> list[Expression]:
-    found: list[Expression] = []
+def _requirements(listed: Field) -> tuple[Requirement, ...]:
+    found: list[Requirement] = []
     for item in listed.items():
         if not item.value.get("key"):
             raise item["key"].error("the key is missing; name a label")
         if item.value.get("operator") not in _OPERATORS:
             raise item["operator"].error(f"write one of {', '.join(_OPERATORS)}")
-        values = tuple(map(str, item.value.get("values") or ()))
-        found.append(Expression(item.value["key"], item.value["operator"], values))
-    return found
+        values = frozenset(map(str, item.value.get("values") or ()))
+        found.append(Requirement(item.value["key"], item.value["operator"], values))
+    return tuple(found)

@@ -25,10 +25,11 @@ from dataclasses import dataclass, replace
 from ...base.libraries import min_cost_flow
 from ...solving.limits import Limits
 from ...solving.linear import LinearModel, solve
+from ...solving.matching import Matching
 from ..model.model import ClaimAllocation, Instance, Pick
 from ..model.objective import Objective
 from ..model.usage import Usage
-from .matching import Matching, is_plain
+from .matching import is_plain
 
 # The flow's library multiplies costs by the number of nodes within 63 bits.
 _MAX = 2**62

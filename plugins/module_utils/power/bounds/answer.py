@@ -24,7 +24,7 @@ PROOF_TOLERANCE_WATTS = 1e-3
 
 @dataclass(frozen=True)
 class Answer:
-    """``lower_bound`` is of ``cost_of`` for placing the same pods.
+    """``lower_bound`` is of the total cost for placing the same pods.
 
     ``proven`` covers all objectives in their order, not only the power draw.
     """
@@ -57,27 +57,12 @@ def pods_are_ideal(assignment: Assignment) -> bool:
         return False
     priced_room = problem.limit[:, priced].sum(axis=1)
     unavoidable = numpy.maximum(placed - priced_room, 0).sum()
-    return bool(unavoidable == assignment.pods[~priced].sum())
-
-
-def watts_of(assignment: Assignment) -> float:
-    """Power draw of all priced nodes."""
-    return assignment.watts()
-
-
-def cost_of(assignment: Assignment) -> float:
-    """Power draw of all priced nodes, and the cost of unmet preferences in watts."""
-    return assignment.watts() + assignment.preference_watts()
-
-
-def unpriced_pods(assignment: Assignment) -> int:
-    """Number of pods on unpriced nodes."""
-    return int(assignment.pods[~assignment.problem.costs.priced].sum())
+    return bool(unavoidable == assignment.unpriced_pods())
 
 
 def bound_with(bounds: LowerBounds, assignment: Assignment, prices: Prices | None) -> float:
     """The better of the bounds at these prices and at one price for all."""
-    placed, elsewhere = assignment.counts.sum(axis=1), unpriced_pods(assignment)
+    placed, elsewhere = assignment.counts.sum(axis=1), assignment.unpriced_pods()
     best = bounds.with_one_price(placed, elsewhere)
     if prices is not None:
         best = max(best, bounds.at(prices, placed, elsewhere))
@@ -87,7 +72,7 @@ def bound_with(bounds: LowerBounds, assignment: Assignment, prices: Prices | Non
 def is_proof(assignment: Assignment, lower_bound: float) -> bool:
     """Whether the bound is reached, given that the placed pods are ideal."""
     return pods_are_ideal(assignment) and (
-        cost_of(assignment) - lower_bound <= PROOF_TOLERANCE_WATTS
+        assignment.total_cost() - lower_bound <= PROOF_TOLERANCE_WATTS
     )
 
 

@@ -44,20 +44,16 @@ class Prices:
 
     def of(self, pieces: Integers) -> Prices:
         """The prices of some pieces."""
-        return Prices(
-            self.pod,
-            self.node[pieces],
-            self.low[pieces],
-            self.high[pieces],
-            self.resource[pieces],
-            self.awake,
+        return replace(
+            self,
+            node=self.node[pieces],
+            low=self.low[pieces],
+            high=self.high[pieces],
+            resource=self.resource[pieces],
         )
 
-    def with_resource(self, resource: Floats) -> Prices:
-        return replace(self, resource=resource)
 
-
-class Loads(t.NamedTuple):
+class CheapestLoads(t.NamedTuple):
     """``least[p]`` is the reduced cost of each piece, its power draw less the value of its pods and
     resources; ``pods[p, g]`` are its fractional pods."""
 
@@ -79,7 +75,7 @@ class LagrangianSubproblem:
         self._request: Floats = problem.request.astype(float)
         self.free: Floats = numpy.maximum(problem.free, 0).astype(float)
 
-    def solve(self, prices: Prices, placed: Integers) -> Loads:
+    def solve(self, prices: Prices, placed: Integers) -> CheapestLoads:
         """The cheapest load of each piece, of at most ``placed[g]`` pods of each group.
 
         A piece that ends below the present use of its node costs infinitely much.
@@ -91,8 +87,8 @@ class LagrangianSubproblem:
             for start in range(0, len(prices.node), _CHUNK)
         ]
         if not chunks:
-            return Loads(numpy.zeros(0), numpy.zeros((0, len(placed))))
-        return Loads(
+            return CheapestLoads(numpy.zeros(0), numpy.zeros((0, len(placed))))
+        return CheapestLoads(
             numpy.concatenate([chunk.least for chunk in chunks]),
             numpy.concatenate([chunk.pods for chunk in chunks]),
         )
@@ -108,7 +104,7 @@ class LagrangianSubproblem:
             worth -= self.problem.preference[:, node].T
         return worth
 
-    def _solve_chunk(self, prices: Prices, placed: Integers) -> Loads:
+    def _solve_chunk(self, prices: Prices, placed: Integers) -> CheapestLoads:
         most = numpy.minimum(self.problem.limit[:, prices.node].T, placed)
         worth = self.worth(prices.pod, prices.node) - prices.resource @ self._request.T
         impossible = self.problem.costs.base[prices.node] > prices.high
@@ -121,7 +117,7 @@ class LagrangianSubproblem:
             worth[:, self._with_use], most[:, self._with_use], added, watts
         )
         held = (self.free[prices.node] * prices.resource).sum(axis=1)
-        return Loads(numpy.where(impossible, numpy.inf, least - given - held), pods)
+        return CheapestLoads(numpy.where(impossible, numpy.inf, least - given - held), pods)
 
     def _fill(
         self, worth: Floats, most: Integers, added: Floats, watts: Floats
@@ -141,7 +137,7 @@ class LagrangianSubproblem:
         load = numpy.take_along_axis(use, taken, axis=1)
         load = numpy.clip(load, added[:, :-1], added[:, 1:])
         cost = watts[:, :-1] + slopes * (load - added[:, :-1])
-        cost -= _interpolate(numpy, load, use, value)
+        cost -= _interpolate(load, use, value)
         best = cost.argmin(axis=1)[:, None]
         load = numpy.take_along_axis(load, best, axis=1)
         pods = numpy.empty_like(width)
@@ -162,11 +158,11 @@ class LagrangianSubproblem:
         known = self._added[node]
         inner = numpy.clip(known, low, high)
         added = numpy.sort(numpy.concatenate([low, inner, high], axis=1), axis=1)
-        watts = _interpolate(numpy, added, known, self._watts[node])
+        watts = _interpolate(added, known, self._watts[node])
         return added / MICROCORES_PER_CORE, watts
 
 
-def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats:
+def _interpolate(at: Floats, use: Floats, value: Floats) -> Floats:
     """Row by row, the value at a use, clamped to the last value."""
     if use.shape[1] == 1:
         return value.repeat(at.shape[1], axis=1)

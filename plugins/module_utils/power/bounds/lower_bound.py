@@ -11,6 +11,8 @@ relaxation for integer programming (1974).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
 from ...solving.arrays import Booleans, Floats, Integers
@@ -69,16 +71,16 @@ class LowerBounds:
         cheapest.
         """
         resource = numpy.maximum(prices.resource, 0.0)
-        least = self._subproblem.solve(prices.with_resource(resource), placed).least
+        least = self._subproblem.solve(replace(prices, resource=resource), placed).least
         searched = numpy.zeros(len(least), dtype=bool)
         for _round in range(_ROUNDS):
             pieces = (self._cheapest(prices, least) & ~searched).nonzero()[0]
             if not len(pieces):
                 break
             searched[pieces] = True
-            some = prices.of(pieces).with_resource(resource[pieces])
+            some = replace(prices.of(pieces), resource=resource[pieces])
             resource[pieces], least[pieces] = self._search(some, least[pieces], placed)
-        return prices.with_resource(resource)
+        return replace(prices, resource=resource)
 
     def _cheapest(self, prices: Prices, least: Floats) -> Booleans:
         """Mask of the pieces that are the cheapest of their nodes."""
@@ -93,7 +95,7 @@ class LowerBounds:
             lacking = self._try(prices, trial, placed, index, (resource, least))
             pieces = lacking.nonzero()[0]
             if len(pieces):
-                some = prices.of(pieces).with_resource(resource[pieces])
+                some = replace(prices.of(pieces), resource=resource[pieces])
                 resource[pieces], least[pieces] = self._halve(
                     some, least[pieces], placed, index, float(dearest[index])
                 )
@@ -123,7 +125,7 @@ class LowerBounds:
     ) -> Booleans:
         """Keep trial prices that are better; return the pieces that exceed the resource."""
         resource, least = best
-        trial_prices = prices.with_resource(trial)
+        trial_prices = replace(prices, resource=trial)
         loads = self._subproblem.solve(trial_prices, placed)
         better = loads.least >= least
         resource[better], least[better] = trial[better], loads.least[better]

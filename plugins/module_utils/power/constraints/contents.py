@@ -306,20 +306,14 @@ class FleetRule(Rule):
 
     def pods(self, counts: Counts) -> Pods:
         """The pods of each group by class (K · C)."""
-        return self._summed(self._by_node(counts))
-
-    def pods_of(self, counts: Integers) -> Pods:
-        """The same of the pods of all groups by node."""
-        return self._summed(counts[list(self.check.groups)])
-
-    def _by_node(self, counts: Counts) -> Integers:
-        return numpy.array([each.at_nodes(counts) for each in self.numbers])
-
-    def _summed(self, by_node: Integers) -> Pods:
+        by_node = self._by_node(counts)
         found = numpy.zeros((len(by_node), self.check.classes), dtype=numpy.int64)
         for row, there in zip(found, by_node):
             numpy.add.at(row, self.class_of, there)
         return tuple(found.ravel().tolist())
+
+    def _by_node(self, counts: Counts) -> Integers:
+        return numpy.array([each.at_nodes(counts) for each in self.numbers])
 
     @cached_property
     def floor(self) -> Floats:

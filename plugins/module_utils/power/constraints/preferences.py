@@ -24,7 +24,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...base.libraries import numpy
-from ...scheduling.feasibility import meets, tolerates
+from ...scheduling.feasibility import tolerates
 from ...scheduling.model import UNLIMITED, Node, PeerPreference, Shape, Taint
 from ...solving.arrays import Booleans, Floats, Integers
 from .instance import Instance
@@ -233,7 +233,11 @@ def _unmet_of_nodes(shape: Shape, nodes: t.Sequence[Node]) -> list[float]:
         )
 
     return [
-        sum(each.weight for each in shape.preferences if not meets(node, each.term))
+        sum(
+            each.weight
+            for each in shape.preferences
+            if not each.term.admits(node.name, node.labels)
+        )
         + _FULL_WEIGHT * sum(map(is_disliked, node.taints))
         for node in nodes
     ]

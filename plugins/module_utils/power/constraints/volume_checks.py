@@ -17,7 +17,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
-from ...scheduling.feasibility import NO_VOLUME, TOO_MANY_VOLUMES, meets
+from ...scheduling.feasibility import NO_VOLUME, TOO_MANY_VOLUMES
 from ...scheduling.model import Attachable, Disk, Node, NodeTerm, Shape, SharedVolumes, StaticClaim
 from ...scheduling.volumes.matching import matched
 from .contents import IMPOSSIBLE, NO_DRAW, Draw, FleetCheck, NodeCheck, Pods, Sum, Total
@@ -162,7 +162,7 @@ class _NodesByLabel:
                 index
                 for term in terms
                 for index in self._possible(term)
-                if meets(self._nodes[index], term)
+                if term.admits(self._nodes[index].name, self._nodes[index].labels)
             )
         return self._known[terms]
 

@@ -216,8 +216,7 @@ class _Numbers:
                 self._alike.setdefault((kind, domains), []).append((group, node))
         self._columns = columns
         self._forbidden: set[tuple[int, ...]] = set()
-        # A column that is 1 only if some places have more, or fewer, pods than a number.
-        self._other: dict[tuple[int, int, bool], int] = {}
+        self._other: dict[tuple[int, int], list[tuple[int, float]]] = {}
 
     def forbid(self, counts: Integers) -> bool:
         """Require that some count differs from this placement; False if the row exists."""
@@ -237,26 +236,20 @@ class _Numbers:
                 terms += [(column, -1.0) for column, _one in total]
                 constant += most
             else:
-                terms.append((self._fewer(index, total, number, most), 1.0))
-                terms.append((self._more(index, total, number), 1.0))
+                terms += self._differs(index, total, number, most)
         self._model.at_least(terms, 1.0 - constant)
         return True
 
-    def _more(self, index: int, total: list[tuple[int, float]], number: int) -> int:
-        """A column that is 1 only if the total is above the number."""
-        key = index, number, True
-        if key not in self._other:
-            self._other[key] = more = self._model.column(0.0, 1.0, integer=True)
+    def _differs(
+        self, index: int, total: list[tuple[int, float]], number: int, most: float
+    ) -> list[tuple[int, float]]:
+        """Columns of which one is 1 only if the total is above the number, the other if below."""
+        if (index, number) not in self._other:
+            more, fewer = (self._model.column(0.0, 1.0, integer=True) for _each in range(2))
             self._model.at_least([*total, (more, -(number + 1.0))], 0.0)
-        return self._other[key]
-
-    def _fewer(self, index: int, total: list[tuple[int, float]], number: int, most: float) -> int:
-        """A column that is 1 only if the total is below the number."""
-        key = index, number, False
-        if key not in self._other:
-            self._other[key] = fewer = self._model.column(0.0, 1.0, integer=True)
             self._model.at_most([*total, (fewer, most - number + 1.0)], most)
-        return self._other[key]
+            self._other[index, number] = [(more, 1.0), (fewer, 1.0)]
+        return self._other[index, number]
 
 
 def _looked_at(part: Part) -> set[TopologyCount]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
@@ -21,7 +20,6 @@ from ...solving.limits import Limits
 from ...solving.linear import ABSOLUTE_GAP, LinearModel, Solution, Terms, solve
 from ..model.node_functions import NodeFunctions, Points, convex_runs
 from ..model.problem import Problem
-from .fleet_no_good_cuts import FleetNoGoodCuts
 from .loop_formulas import LoopFormulas
 from .no_good_cuts import NoGoodCuts
 from .relation_rows import RelationRows
@@ -29,12 +27,11 @@ from .relation_rows import RelationRows
 _ROUNDS_OF_CUTS = 30
 
 
-@dataclass(frozen=True)
-class _Mode:
-    """A mode of a node; exactly one is chosen if there are several."""
+class _Mode(t.NamedTuple):
+    """A mode of a node, of which exactly one is chosen."""
 
     points: Points
-    chosen: int | None
+    chosen: int
 
 
 class PlacementModel:
@@ -68,7 +65,6 @@ class PlacementModel:
         for node in nodes:
             self._limit_resources(node)
         self._cuts = NoGoodCuts(problem, self.model, self.columns)
-        self._fleet_cuts = FleetNoGoodCuts(problem, self.model, self.columns)
         self._rows: RelationRows | None = None
         self._orders: LoopFormulas | None = None
         if problem.relations is not None:
@@ -105,6 +101,12 @@ class PlacementModel:
             (column, 1.0) for (_group, node), column in self.columns.items() if not priced[node]
         ]
 
+    def keep_placed(self, placed: Integers) -> None:
+        """Add rows that place at least ``placed[g]`` pods of each group."""
+        for group, number in enumerate(placed.tolist()):
+            if number:
+                self.model.at_least(self.placed_in([group]), number)
+
     def minimize(self, terms: Terms) -> None:
         """Set this sum as the objective."""
         self.model.cost = [0.0] * len(self.model.cost)
@@ -126,7 +128,6 @@ class PlacementModel:
             ]
         )
         self._cuts.add_watts()
-        self._fleet_cuts.add_watts()
         if self._rows is not None:
             self._rows.add_caps()
         for node in self.nodes:
@@ -142,35 +143,27 @@ class PlacementModel:
         # Differences to the present watts keep the numbers small.
         self._offset += points[0][1]
         points = [(cores, watts - points[0][1]) for cores, watts in points]
-        modes = self._modes(node, points)
         use = [
             (column, int(self.problem.use[group]) / MICROCORES_PER_CORE)
             for group, column in self._by_node[node]
         ]
-        shares: list[tuple[int, float]] = []
-        for mode in modes:
-            if mode.chosen is None:
-                self._add_convex(mode.points, use, points)
-                return
-            shares += self._add_mode(mode, mode.chosen)
-        self.model.equal([(mode.chosen, 1.0) for mode in modes if mode.chosen is not None], 1.0)
-        self.model.equal([*use, *((column, -weight) for column, weight in shares)], 0.0)
-
-    def _modes(self, node: int, points: Points) -> list[_Mode]:
         runs = convex_runs(points)
         sleeps = bool(self.problem.costs.sleeper[node])
         if len(runs) == 1 and not sleeps:
-            return [_Mode(runs[0], None)]
+            self._add_convex(points, use)
+            return
         modes = [_Mode(run, self.model.column(0.0, 1.0, integer=True)) for run in runs]
         if sleeps:
             modes.append(self._asleep(node, points))
-        return modes
+        shares = [share for mode in modes for share in self._add_mode(mode)]
+        self.model.equal([(mode.chosen, 1.0) for mode in modes], 1.0)
+        self.model.equal([*use, *((column, -weight) for column, weight in shares)], 0.0)
 
     def _asleep(self, node: int, points: Points) -> _Mode:
         """Standby power for any use of daemons without workload; awake only with workload."""
         model, problem = self.model, self.problem
         chosen = model.column(0.0, 1.0, integer=True)
-        workload = self._workload(node)
+        workload = [column for group, column in self._by_node[node] if problem.is_workload[group]]
         for column in workload:
             upper = model.upper[column]
             model.at_most([(column, 1.0), (chosen, upper)], upper)
@@ -179,22 +172,15 @@ class PlacementModel:
         standby = problem.costs.standby_watts - awake_now
         return _Mode([(cores, standby) for cores, _watts in (points[0], *points[1:][-1:])], chosen)
 
-    def _workload(self, node: int) -> list[int]:
-        """Columns of the pods that keep the node awake."""
-        is_workload = self.problem.is_workload
-        return [column for group, column in self._by_node[node] if is_workload[group]]
-
-    def _add_convex(self, run: Points, use: Terms, points: Points) -> None:
+    def _add_convex(self, points: Points, use: Terms) -> None:
         watts = self.model.column(-math.inf, math.inf, 1.0)
-        for start, height, slope in _segments(run):
+        for start, height, slope in _segments(points):
             terms = [(watts, 1.0), *((column, -slope * cores) for column, cores in use)]
             self.model.at_least(terms, height - slope * start)
-        if run != points:
-            self.model.row(use, run[0][0], run[-1][0])
 
-    def _add_mode(self, mode: _Mode, chosen: int) -> list[tuple[int, float]]:
+    def _add_mode(self, mode: _Mode) -> list[tuple[int, float]]:
         """The added use in this mode, as the use at the mode's start and the rest."""
-        model = self.model
+        model, chosen = self.model, mode.chosen
         first, width = mode.points[0][0], mode.points[-1][0] - mode.points[0][0]
         beyond = model.column(0.0, width)
         watts = model.column(-math.inf, math.inf, 1.0)
@@ -226,11 +212,9 @@ class PlacementModel:
         return solution
 
     def _add_cuts(self, solution: Solution) -> bool:
-        counts = self.counts(solution)
-        told = self._cuts.add(counts, solution.values)
-        if self._fleet_cuts.add(counts, solution.values) or told:
+        if self._cuts.add(solution.values):
             return True
-        return self._orders is not None and self._orders.add(counts, solution.values)
+        return self._orders is not None and self._orders.add(self.counts(solution), solution.values)
 
 
 def _segments(points: Points) -> t.Iterator[tuple[float, float, float]]:

@@ -14,7 +14,13 @@ import typing as t
 
 from ...solving.linear import LinearModel
 from ..constraints.preferences import Company, SoftCap
-from ..constraints.relation_rules import AffinityRule, AntiAffinityRule, EvenStartRule, SpreadRule
+from ..constraints.relation_rules import (
+    AffinityRule,
+    AntiAffinityRule,
+    EvenStartRule,
+    OneNodeRule,
+    SpreadRule,
+)
 from ..constraints.relations import Relations
 from ..constraints.topology_counts import TopologyCount
 
@@ -47,6 +53,8 @@ class RelationRows:
                 self._add_spread(rule)
             elif isinstance(rule, EvenStartRule):
                 self._add_even_start(rule)
+            elif isinstance(rule, OneNodeRule):
+                self._add_one_node(rule)
         for gang in self._relations.gangs:
             self._add_gang(gang, count)
 
@@ -163,6 +171,14 @@ class RelationRows:
         self._model.at_least(
             [*terms, *((column, -one) for column, one in others), (enough, most)], 0.0
         )
+
+    def _add_one_node(self, rule: OneNodeRule) -> None:
+        pods: dict[int, list[tuple[int, float]]] = {}
+        for (group, node), column in self._columns.items():
+            if group in rule.groups:
+                pods.setdefault(node, []).append((column, 1.0))
+        here = [there for each in pods.values() if (there := self._someone(each)) is not None]
+        self._model.at_most([(there, 1.0) for there in here], 1.0)
 
     def _add_gang(self, gang: t.Sequence[int], count: t.Sequence[int]) -> None:
         whole = self._model.column(0.0, 1.0, integer=True)

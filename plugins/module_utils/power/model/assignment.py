@@ -192,13 +192,20 @@ class Assignment:
         # Both parts contain the power draw of devices.
         return total - self._all_device_watts()
 
+    def total_cost(self) -> float:
+        """Power draw of all priced nodes, and the cost of unmet preferences in watts."""
+        return self.watts() + self.preference_watts()
+
+    def unpriced_pods(self) -> int:
+        """Number of pods on unpriced nodes."""
+        return int(self.pods[~self.problem.costs.priced].sum())
+
     def rank(self) -> Rank:
         """Quality of the assignment; names, the last criterion, are not decided here."""
         problem = self.problem
         placed = self.counts.sum(axis=1)
         by_priority = tuple(int(placed[level].sum()) for level in problem.levels)
-        elsewhere = int(self.pods[~problem.costs.priced].sum())
-        return by_priority, -elsewhere, -(self.watts() + self.preference_watts())
+        return by_priority, -self.unpriced_pods(), -self.total_cost()
 
     def is_feasible(self) -> bool:
         """Whether everything fits, holds and is placed only once, computed from scratch."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
-from ...solving.arrays import Integers
+from ...solving.arrays import Floats, Integers
 from ..model.assignment import Assignment, incomplete_gangs
 from ..model.problem import Problem
 from ..model.repair import settled
@@ -64,40 +64,27 @@ def placing_order(problem: Problem) -> list[int]:
 
 
 def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
-    state = assignment.related
-    if state is not None and (state.has_caps(group) or not state.is_free(group)):
-        return _place_cheapest_related(assignment, group, number)
-    nodes = assignment.all_nodes
-    cost = numpy.where(
-        assignment.fits(group, nodes), assignment.added_cost(group, nodes), numpy.inf
-    )
+    """Place pods one by one where each costs least; return how many found a node."""
+    state, nodes = assignment.related, assignment.all_nodes
+    # With rules or preferred terms a pod on one node changes the room and the cost of other nodes.
+    is_related = state is not None and (state.has_caps(group) or not state.is_free(group))
+    cost = _open_cost(assignment, group, nodes)
     for done in range(number):
         node = int(cost.argmin()) if len(cost) else 0
         if not len(cost) or cost[node] == numpy.inf:
             return done
         assignment.place(group, node)
-        at = nodes[node : node + 1]
-        open_to_next = assignment.fits(group, at)[0]
-        cost[node] = assignment.added_cost(group, at)[0] if open_to_next else numpy.inf
+        changed = nodes if is_related else nodes[node : node + 1]
+        cost[changed] = _open_cost(assignment, group, changed)
     return number
 
 
-def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> int:
-    """Like _place_cheapest, if a pod on one node changes the room of other nodes."""
-    nodes = assignment.all_nodes
-    state = assignment.related
-    alone = state is None or not state.has_caps(group)
-    cost = assignment.added_cost(group, nodes)
-    for done in range(number):
-        open_cost = numpy.where(assignment.room(group) > 0, cost, numpy.inf)
-        node = int(open_cost.argmin()) if len(nodes) else 0
-        if not len(nodes) or open_cost[node] == numpy.inf:
-            return done
-        assignment.place(group, node)
-        # Only a preferred term regarding others makes a pod on one node change the cost of another.
-        changed = nodes[node : node + 1] if alone else nodes
-        cost[changed] = assignment.added_cost(group, changed)
-    return number
+def _open_cost(assignment: Assignment, group: int, nodes: Integers) -> Floats:
+    """Cost of one more pod on each of these nodes; infinite where none fits."""
+    found: Floats = numpy.where(
+        assignment.fits(group, nodes), assignment.added_cost(group, nodes), numpy.inf
+    )
+    return found
 
 
 def _make_room(assignment: Assignment, group: int) -> bool:
@@ -123,22 +110,17 @@ def _best_move_aside(
     if not len(sources) or not len(targets):
         return None
     arrival = assignment.added_cost(other, targets)
-    cheapest = targets[numpy.argsort(arrival, kind="stable")[:2]]
-    arrival = numpy.sort(arrival, kind="stable")[:2]
+    cheapest = numpy.argsort(arrival, kind="stable")[:2]
     exchange = assignment.change(
         sources,
         problem.use[group] - problem.use[other],
         0,
         int(problem.is_workload[group]) - int(problem.is_workload[other]),
     )
+    cost = exchange[:, None] + arrival[cheapest]
     # A pod cannot move aside to where it is, so the second best target counts there.
-    other_target = int(len(cheapest) > 1)
-    at_home = sources == cheapest[0]
-    if at_home.all() and not other_target:
+    cost[sources[:, None] == targets[cheapest]] = numpy.inf
+    row, column = divmod(int(cost.argmin()), len(cheapest))
+    if cost[row, column] == numpy.inf:
         return None
-    total = exchange + numpy.where(at_home, arrival[other_target], arrival[0])
-    if not other_target:
-        total = numpy.where(at_home, numpy.inf, total)
-    best = int(total.argmin())
-    target = cheapest[other_target] if at_home[best] else cheapest[0]
-    return float(total[best]), other, int(sources[best]), int(target)
+    return float(cost[row, column]), other, int(sources[row]), int(targets[cheapest[column]])

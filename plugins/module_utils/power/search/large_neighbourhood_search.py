@@ -16,7 +16,6 @@ import typing as t
 from ...base.libraries import numpy
 from ...solving.arrays import Integers
 from ...solving.limits import Limits
-from ..bounds.answer import cost_of
 from ..exact.mixed_integer_model import PlacementModel
 from ..model.assignment import Assignment
 from ..model.node_functions import NodeFunctions
@@ -45,7 +44,7 @@ def search_neighbourhoods(
     if size < 2:
         return start
     chance = random.Random(limits.seed)
-    best, cost = start, cost_of(start)
+    best, cost = start, start.total_cost()
     for _number in range(int(limits.seconds * _NEIGHBOURHOODS_PER_SECOND)):
         if cost <= enough or limits.expired():
             break
@@ -54,8 +53,8 @@ def search_neighbourhoods(
         if counts is None:
             continue
         found = Assignment(problem, counts)
-        if cost_of(found) < cost - _MIN_GAIN_WATTS and found.is_feasible():
-            best, cost = found, cost_of(found)
+        if found.total_cost() < cost - _MIN_GAIN_WATTS and found.is_feasible():
+            best, cost = found, found.total_cost()
     return best
 
 
@@ -85,8 +84,7 @@ def _placed_anew(
     if not pods.any():
         return None
     model = PlacementModel(best.problem, functions, nodes, pods)
-    for group in pods.nonzero()[0].tolist():
-        model.model.at_least(model.placed_in([group]), int(pods[group]))
+    model.keep_placed(pods)
     model.minimize_cost()
     solution = model.solve(limits, _BRANCHING_NODES, _MIN_GAIN_WATTS)
     if not solution.values:

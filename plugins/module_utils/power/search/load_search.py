@@ -14,7 +14,7 @@ import typing as t
 from ...base.libraries import numpy
 from ...solving.arrays import Integers
 from ...solving.limits import Limits
-from ..bounds.answer import PROOF_TOLERANCE_WATTS, cost_of, unpriced_pods
+from ..bounds.answer import PROOF_TOLERANCE_WATTS
 from ..bounds.dynamic_programming_bound import dynamic_programming_bound
 from ..bounds.loads import Loads, loads_of
 from ..model.assignment import Assignment
@@ -42,28 +42,28 @@ def search_by_loads(start: Assignment, bound: float, limits: Limits) -> LoadSear
         return LoadSearchResult(start, bound)
     walk = TwoNodeReoptimization(loads, start, limits)
     steps = _STEPS + _STEPS_FOR_A_NODE * len(problem.instance.nodes)
-    best, at = start, cost_of(start)
+    best, at = start, start.total_cost()
     wanted: tuple[int, ...] = ()
     for number in range(1 + int(limits.seconds * _STEPS_PER_SECOND / steps)):
         walk.save(steps, at - bound - _ENOUGH_WATTS)
         found = Assignment(problem, walk.counts())
-        best, at = max(best, found, key=Assignment.rank), cost_of(found)
+        best, at = max(best, found, key=Assignment.rank), found.total_cost()
         if not number:
             bound, wanted = _bound(best, loads, bound)
-        if not wanted or cost_of(best) - bound <= _ENOUGH_WATTS or limits.expired():
+        if not wanted or best.total_cost() - bound <= _ENOUGH_WATTS or limits.expired():
             break
         walk.approach(wanted, steps)
-        at = cost_of(Assignment(problem, walk.counts()))
+        at = Assignment(problem, walk.counts()).total_cost()
     return LoadSearchResult(best, bound)
 
 
 def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[int, ...]]:
     """The better of the known bound and the bound by loads, with the loads of the latter."""
     placed = best.counts.sum(axis=1)
-    if unpriced_pods(best):
+    if best.unpriced_pods():
         return known, ()
     preferred = _least_preference_watts(best, placed)
-    found = dynamic_programming_bound(loads, placed, cost_of(best) - preferred)
+    found = dynamic_programming_bound(loads, placed, best.total_cost() - preferred)
     if found is None:
         return known, ()
     return max(known, found.watts + preferred), found.loads

@@ -45,13 +45,12 @@ class TwoNodeReoptimization:
         self._free = problem.free - self._fixed.T @ problem.request
         self._present: Integers = self._fixed.T @ loads.units
         self._nodes = problem.costs.priced.nonzero()[0].tolist()
-        self._pods = self._movable_pods(assignment.counts - self._fixed)
+        # The group of each movable pod, by node.
+        groups = numpy.arange(len(problem.groups))
+        self._pods: list[list[int]] = [
+            numpy.repeat(groups, column).tolist() for column in (assignment.counts - self._fixed).T
+        ]
         self._watts = self._tables(problem)
-
-    def _movable_pods(self, counts: Integers) -> list[list[int]]:
-        """The group of each movable pod, by node."""
-        groups = numpy.arange(len(counts))
-        return [numpy.repeat(groups, column).tolist() for column in counts.T]
 
     def _tables(self, problem: Problem) -> dict[int, Floats]:
         awake = (self._fixed.T @ problem.is_workload).astype(bool)

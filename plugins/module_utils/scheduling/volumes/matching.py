@@ -8,9 +8,9 @@ Source: storage/volume/pv_helpers.go of k8s.io/component-helpers v0.34.
 
 from __future__ import annotations
 
-import collections
 import typing as t
 
+from ...solving.matching import Matching
 from .objects import Claim, Volume
 
 
@@ -47,48 +47,24 @@ def _can_serve(volume: Volume, claim: Claim) -> bool:
 
 
 def matched(asked: t.Mapping[tuple[str, ...], int]) -> list[tuple[tuple[str, ...], str]] | None:
-    """A separate volume for each claim, by augmenting paths; None if there is no such matching.
+    """A separate volume for each claim; None if there is no such matching.
 
-    ``asked`` has the number of claims by the volumes that can serve them, the best first. A matched
-    volume stays matched, but another claim may get it.
+    ``asked`` has the number of claims by the volumes that can serve them, the best first.
     """
-    claims = [volumes for volumes, number in asked.items() for _each in range(number)]
-    if len(claims) > len({volume for volumes in asked for volume in volumes}):
+    names = list(dict.fromkeys(name for volumes in asked for name in volumes))
+    if sum(asked.values()) > len(names):
         return None
-    holder: dict[str, int] = {}
-    for index in range(len(claims)):
-        if not _augment(index, claims, holder):
-            return None
-    volume_of = {index: volume for volume, index in holder.items()}
-    return [(volumes, volume_of[index]) for index, volumes in enumerate(claims)]
-
-
-def _augment(first: int, claims: t.Sequence[tuple[str, ...]], holder: dict[str, int]) -> bool:
-    """Augment the matching by one claim, breadth first."""
-    came_from: dict[str, int] = {}
-    queue = collections.deque([first])
-    while queue:
-        index = queue.popleft()
-        for volume in claims[index]:
-            if volume in came_from:
-                continue
-            came_from[volume] = index
-            if volume not in holder:
-                _pass_on(volume, first, came_from, holder)
-                return True
-            queue.append(holder[volume])
-    return False
-
-
-def _pass_on(
-    volume: str, first: int, came_from: t.Mapping[str, int], holder: dict[str, int]
-) -> None:
-    """Each claim of the path takes the volume that it reached, and releases its own."""
-    held = {index: name for name, index in holder.items()}
-    while True:
-        index = came_from[volume]
-        former = held.get(index)
-        holder[volume] = index
-        if index == first or former is None:
-            return
-        volume = former
+    position = {name: index for index, name in enumerate(names)}
+    matching = Matching(
+        [range(number) for number in asked.values()],
+        [[index] for index in range(len(names))],
+        [[position[name] for name in volumes] for volumes in asked],
+    )
+    if any(matching.left_over):
+        return None
+    return [
+        (volumes, name)
+        for group, volumes in enumerate(asked)
+        for name in volumes
+        if matching.flow.get((group, position[name]))
+    ]

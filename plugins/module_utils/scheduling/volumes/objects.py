@@ -24,10 +24,11 @@ from ...base.fields.strict import (
     whole_number,
 )
 from ...base.json_types import Object
-from ...base.label_selector import LabelSelector
+from ...base.label_selector import LabelSelector, Requirement
 from ...base.units import whole_units
-from ..model import Disk, Expression, NodeTerm
+from ..model import Disk, NodeTerm
 from ..peers import label_selector
+from ..pod_reader import node_terms
 from .inline_disks import MIGRATED
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -108,7 +109,7 @@ class Volume:
     name: str
     offered: Storage
     terms: Terms | None
-    zones: tuple[tuple[str, tuple[str, ...]], ...]
+    zones: tuple[tuple[str, frozenset[str]], ...]
     labels: t.Mapping[str, str]
     claim: tuple[str, str, str] | None
     is_available: bool
@@ -281,7 +282,7 @@ def read_volume(item: Object) -> Volume:
         offered=_storage(spec, annotations, capacity, "spec.capacity"),
         terms=_affinity_terms(affinity.get("required")),
         zones=tuple(
-            (key, tuple(sorted(set(labels[key].split(_ZONES_SEPARATOR)))))
+            (key, frozenset(labels[key].split(_ZONES_SEPARATOR)))
             for key in (*ZONE_KEYS, *BETA_ZONE_KEYS)
             if key in labels
         ),
@@ -298,25 +299,8 @@ def _affinity_terms(required: t.Any) -> Terms | None:
     """Terms over labels; no node meets a term about fields or an empty one."""
     if required is None:
         return None
-    path = "spec.nodeAffinity.required"
-    terms = mappings(mapping(required, path).get("nodeSelectorTerms"), f"{path}.nodeSelectorTerms")
-    return tuple(_affinity_term(term, f"{path}.nodeSelectorTerms") for term in terms)
-
-
-def _affinity_term(term: Object, path: str) -> NodeTerm:
-    if mappings(term.get("matchFields"), f"{path}.matchFields"):
-        return NodeTerm()
-    expressions = mappings(term.get("matchExpressions"), f"{path}.matchExpressions")
-    return NodeTerm(
-        tuple(
-            Expression(
-                text(item.get("key"), f"{path}.matchExpressions.key"),
-                text(item.get("operator"), f"{path}.matchExpressions.operator"),
-                tuple(texts(item.get("values"), f"{path}.matchExpressions.values")),
-            )
-            for item in expressions
-        )
-    )
+    terms = node_terms(required, "spec.nodeAffinity.required")
+    return tuple(NodeTerm() if term.fields else term for term in terms)
 
 
 def _claim_of(given: t.Any) -> tuple[str, str, str] | None:
@@ -356,10 +340,10 @@ def _topology(term: Object) -> NodeTerm:
     path = "allowedTopologies.matchLabelExpressions"
     return NodeTerm(
         tuple(
-            Expression(
+            Requirement(
                 text(item.get("key"), f"{path}.key"),
                 "In",
-                tuple(texts(item.get("values"), f"{path}.values")),
+                frozenset(texts(item.get("values"), f"{path}.values")),
             )
             for item in mappings(term.get("matchLabelExpressions"), path)
         )

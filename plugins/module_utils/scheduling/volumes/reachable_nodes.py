@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ...base.label_selector import LabelSelector
+from ...base.label_selector import Requirement
 from ..feasibility import NO_STORAGE, NO_VOLUME, VOLUME_ELSEWHERE, VOLUME_GONE, VOLUME_ZONE
-from ..model import Expression, NodeTerm, VolumeDemand
+from ..model import NodeTerm, VolumeDemand
 from .objects import BETA_ZONE_KEYS, ZONE_KEYS, Claim, StorageClass, Terms, Volume, VolumeObjects
 
 _NO_ZONES = NodeTerm(
-    tuple(Expression(key, "DoesNotExist") for key in (*ZONE_KEYS, *BETA_ZONE_KEYS))
+    tuple(Requirement(key, "DoesNotExist") for key in (*ZONE_KEYS, *BETA_ZONE_KEYS))
 )
 
 
@@ -37,12 +37,12 @@ def _zone_terms(volume: Volume) -> Terms:
 
     A beta label of the volume may match the stable label of a node.
     """
-    choices: list[list[tuple[Expression, ...]]] = []
+    choices: list[list[tuple[Requirement, ...]]] = []
     for key, zones in volume.zones:
-        choices.append([(Expression(key, "In", zones),)])
+        choices.append([(Requirement(key, "In", zones),)])
         if key in BETA_ZONE_KEYS:
-            stable = Expression(BETA_ZONE_KEYS[key], "In", zones)
-            choices[-1].append((Expression(key, "DoesNotExist"), stable))
+            stable = Requirement(BETA_ZONE_KEYS[key], "In", zones)
+            choices[-1].append((Requirement(key, "DoesNotExist"), stable))
     met = (
         NodeTerm(tuple(itertools.chain.from_iterable(choice)))
         for choice in itertools.product(*choices)
@@ -54,7 +54,7 @@ def selected(claim: Claim) -> VolumeDemand | None:
     """The node for which the volume of a claim is being provisioned, if any."""
     if not claim.selected_node:
         return None
-    name = Expression("metadata.name", "In", (claim.selected_node,))
+    name = Requirement("metadata.name", "In", frozenset({claim.selected_node}))
     return VolumeDemand(NO_VOLUME, (NodeTerm(fields=(name,)),))
 
 
@@ -80,16 +80,7 @@ def _with_storage(claim: Claim, of_class: StorageClass, objects: VolumeObjects) 
     ]
     if any(not nodes.requirements for nodes in enough):
         return None
-    return tuple(dict.fromkeys(map(_term, enough)))
-
-
-def _term(selector: LabelSelector) -> NodeTerm:
-    return NodeTerm(
-        tuple(
-            Expression(each.key, each.operator, tuple(sorted(each.values)))
-            for each in selector.requirements
-        )
-    )
+    return tuple(dict.fromkeys(NodeTerm(nodes.requirements) for nodes in enough))
 
 
 def both(first: Terms | None, second: Terms | None) -> Terms | None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import Requirement
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import feasibility
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import (
     Constraints,
-    Expression,
     Node,
     NodeTerm,
     Taint,
@@ -152,14 +152,14 @@ def test_terms_that_demand_nothing_are_met_by_no_node() -> None:
 
 @pytest.mark.parametrize(("name", "open_to"), [("n1", True), ("n2", False)])
 def test_fields_select_a_node_by_name(name: str, open_to: bool) -> None:
-    terms = (NodeTerm(fields=(Expression("metadata.name", "In", (name,)),)),)
+    terms = (NodeTerm(fields=(Requirement("metadata.name", "In", frozenset({name})),)),)
     assert (feasibility.obstacle(Constraints(node_terms=terms), node()) is None) is open_to
 
 
 def test_numbers_are_compared_only_where_both_are_numbers() -> None:
     for value, others in (("ssd", ("1",)), ("4", ("x",)), ("4", ())):
         labelled = node(labels={"cores": value})
-        terms = (NodeTerm((Expression("cores", "Gt", others),)),)
+        terms = (NodeTerm((Requirement("cores", "Gt", frozenset(others)),)),)
         assert feasibility.obstacle(Constraints(node_terms=terms), labelled) is not None
 
 

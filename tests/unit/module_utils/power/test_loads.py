@@ -12,10 +12,6 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.placers import spread
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
-    cost_of,
-    unpriced_pods,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.dynamic_programming_bound import (
     dynamic_programming_bound,
 )
@@ -68,7 +64,7 @@ def test_the_bound_by_loads_is_never_above_the_optimum() -> None:
         parameters = {**random_parameters(seed), "unpriced": "exclude"}
         problem = problem_of(parameters)
         assignment, loads = filled(problem), loads_of(problem)
-        if loads is None or unpriced_pods(assignment):
+        if loads is None or assignment.unpriced_pods():
             continue
         placed = assignment.counts.sum(axis=1)
         listed = [
@@ -77,7 +73,7 @@ def test_the_bound_by_loads_is_never_above_the_optimum() -> None:
             for pod in group.pods[:number]
         ]
         optimum = -float(optimum_of_the_same_pods(parameters, {"placements": listed})[2])
-        for upper in (optimum, cost_of(assignment), 1e6):
+        for upper in (optimum, assignment.total_cost(), 1e6):
             found = dynamic_programming_bound(loads, placed, upper)
             assert found is not None
             assert found.watts <= optimum + 1e-6, seed
@@ -96,7 +92,7 @@ def test_a_walk_moves_pods_and_never_adds_watts(pattern: Pattern) -> None:
     found = Assignment(problem, walk.counts())
     assert found.is_feasible()
     assert (found.counts.sum(axis=1) == start.counts.sum(axis=1)).all()
-    assert cost_of(found) < cost_of(start) - 1.0
+    assert found.total_cost() < start.total_cost() - 1.0
     wanted = (start.counts.T @ loads.units).tolist()
     walk.approach(wanted, 3000)
     back = Assignment(problem, walk.counts())

@@ -114,6 +114,7 @@ def node_affinity(**term: t.Any) -> Json:
             {"containers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
             "spec.containers.restartPolicyRules.action",
         ),
+        ({"containers": [{"restartPolicyRules": 3}]}, "spec.containers.restartPolicyRules"),
         (
             {"tolerations": [{"key": "a", "operator": "Gt", "value": "1"}]},
             "spec.tolerations.operator",

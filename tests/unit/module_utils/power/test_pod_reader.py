@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import Requirement
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_reader
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import (
     Constraints,
-    Expression,
     NodeTerm,
     Toleration,
 )
@@ -220,8 +220,8 @@ def test_a_pod_is_read_from_its_short_form_as_from_kubernetes() -> None:
         node_selector=(("topology.kubernetes.io/zone", "a"),),
         node_terms=(
             NodeTerm(
-                (Expression("disk", "In", frozenset({"ssd"})),),
-                (Expression("metadata.name", "In", frozenset({"n1"})),),
+                (Requirement("disk", "In", frozenset({"ssd"})),),
+                (Requirement("metadata.name", "In", frozenset({"n1"})),),
             ),
         ),
         tolerations=(Toleration("a", "Exists", "", "NoSchedule"),),
