@@ -20,7 +20,9 @@ from support.browser import PICTURES, luminance, violations
 from support.report_documents import Case, write
 
 CASES = {
-    "measured": Case(nodes=50, pods=300, daemons=6, devices=6, metered=5, steps=5, sleeping=9),
+    "measured": Case(
+        nodes=50, pods=300, daemons=6, devices=6, metered=5, steps=5, sleeping=9, limited=True
+    ),
     "pending": Case(nodes=30, waiting=7, lacking=4, read_again=False),
     "planned": Case(bound=False, baseline=False),
     "observed": Case(pods=0, bound=False, baseline=False, daemons=2, devices=1),
@@ -34,6 +36,7 @@ CASES = {
         metered=3,
         steps=5,
         sleeping=3,
+        limited=True,
         suffix="-" + "<b>wide" * 20,
     ),
     "large": Case(nodes=210, racks=25, pods=3000, waiting=30, lacking=12),

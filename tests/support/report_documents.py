@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from support.report_limits import limits_document
 from support.report_shares import device_objects, rmd_document
 from support.report_sleep import sleep_document
 
@@ -36,6 +37,7 @@ class Case:
     ``suffix`` is part of their names and of the pods'. The first ``daemons`` nodes have cache ways,
     the first ``devices`` nodes devices, and pods of the first ``metered`` nodes have watts of their
     own. The plan proposes moves in ``steps`` steps. The first ``sleeping`` nodes are asleep.
+    A fleet that is ``limited`` has limits, and more than two nodes.
     """
 
     nodes: int = 20
@@ -52,6 +54,7 @@ class Case:
     metered: int = 0
     steps: int | None = None
     sleeping: int = 0
+    limited: bool = False
     suffix: str = ""
 
 
@@ -98,6 +101,10 @@ def write(folder: Path, case: Case = STANDARD) -> Path:
         names = [_name(node) for node in nodes]
         body = sleep_document(names, case.sleeping, case.suffix)
         _write(folder, "sleep", body, READ_AGAIN)
+    if case.limited:
+        racks = [f"r{number + 1}{case.suffix}" for number in range(case.racks)]
+        body = limits_document(racks, [_name(node) for node in nodes], case.suffix)
+        _write(folder, "limits", body, READ_AGAIN)
     return folder
 
 

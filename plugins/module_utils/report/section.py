@@ -135,13 +135,30 @@ def facts(items: t.Iterable[tuple[str, str, bool]], more: Child = None) -> Marku
     return element("ul", figures, more, class_="facts")
 
 
-def drawn_bar(value: float, most: float, kind: str, text: Child, class_: str = "bar") -> Markup:
+def drawn_bar(
+    value: float,
+    most: float,
+    kind: str,
+    text: Child,
+    class_: str = "bar",
+    limit: float | None = None,
+) -> Markup:
     """A bar with its text."""
-    return element("span", meter(value, most, kind), element("span", text), class_=class_)
+    return element("span", meter(value, most, kind, limit), element("span", text), class_=class_)
 
 
-def meter(value: float, most: float, kind: str) -> Markup:
-    """A bar of ``value`` on a scale to ``most``, with the number as text beside it."""
+def meter(value: float, most: float, kind: str, limit: float | None = None) -> Markup:
+    """A bar of ``value`` on a scale to ``most``, with the number as text beside it.
+
+    A line marks the ``limit``.
+    """
+    filled = element("i", class_=f"fill {kind}", style=f"width:{_percent(value, most)}")
+    line = None
+    if limit is not None:
+        line = element("i", class_="limit", style=f"left:{_percent(limit, most)}")
+    return element("span", filled, line, class_="track", aria_hidden="true")
+
+
+def _percent(value: float, most: float) -> str:
     share = 0.0 if most <= 0 else max(0.0, min(1.0, value / most))
-    filled = element("i", class_=f"fill {kind}", style=f"width:{100 * share:.2f}%")
-    return element("span", filled, class_="track", aria_hidden="true")
+    return f"{100 * share:.2f}%"

@@ -37,6 +37,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "metering": ("metering.json", "metering"),
     "hosts": ("hosts.json", "hosts"),
     "sleep": ("sleep.json", "sleep"),
+    "limits": ("limits.json", "limits"),
 }
 
 
@@ -67,7 +68,7 @@ class Sources:
     readings under another scheduler, ``asleep`` those with idle machines switched off, ``rmd`` the
     state of the RMD daemons, ``devices`` a snapshot with device objects, ``metering`` the power
     draw of pods, ``hosts`` the bare-metal hosts of a cluster, ``sleep`` the last decision about
-    machines that sleep.
+    machines that sleep, ``limits`` the last judgement of limits of power and heat.
     """
 
     snapshot: Document
@@ -86,6 +87,7 @@ class Sources:
     metering: Document | None = None
     hosts: Document | None = None
     sleep: Document | None = None
+    limits: Document | None = None
     options: Options = field(default_factory=Options)
     findings: tuple[Finding, ...] = ()
 

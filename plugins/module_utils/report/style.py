@@ -68,7 +68,9 @@ _BARS = """
 .watts>div{display:grid;grid-template-columns:9.5rem 1fr;gap:0 1rem;align-items:center}
 .watts>div+div{margin-top:.875rem}
 .watts dt{line-height:1.25}.watts dt b{font-weight:600;display:block}.watts dd{min-width:0}
-.track{display:flex;height:1.125rem;background:var(--soft);border-radius:2px;overflow:hidden}
+.track{display:flex;height:1.125rem;background:var(--soft);border-radius:2px;overflow:hidden;
+position:relative}
+.limit{position:absolute;height:100%;width:2px;background:var(--ink);transform:translateX(-2px)}
 .watts .track{height:1.5rem}
 .fill{display:block;height:100%}.fill.base{background:var(--base)}
 .fill.ours{background:var(--ours)}.fill.other{background:var(--other)}

@@ -13,6 +13,7 @@ from . import (
     freshness,
     headline,
     hosts,
+    limits,
     metering,
     moves,
     placements,
@@ -29,8 +30,8 @@ from . import (
 SECTIONS: tuple[Section, ...] = tuple(
     part.SECTION
     for part in (
-        *(headline, server_types, strategies, waiting_pods, failing_endpoints, temperatures),
-        *(power_curves, placements, moves, sleep, sleeping, metering, cache_ways, devices),
-        *(hosts, prediction_error, freshness),
+        *(headline, server_types, strategies, waiting_pods, failing_endpoints, limits),
+        *(temperatures, power_curves, placements, moves, sleep, sleeping, metering),
+        *(cache_ways, devices, hosts, prediction_error, freshness),
     )
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import typing as t
@@ -82,6 +83,7 @@ def page_of(folder: Path, case: Case = STANDARD, title: str = "hall-1") -> str:
         Case(steps=0),
         Case(steps=6),
         Case(metered=4),
+        Case(limited=True),
     ],
 )
 def test_a_page_is_one_file_without_scripts_and_requests(tmp_path: Path, case: Case) -> None:
@@ -105,13 +107,15 @@ def test_the_same_documents_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_what_the_cluster_says_is_text_and_nothing_else(tmp_path: Path) -> None:
-    case = Case(suffix=HOSTILE, waiting=2, lacking=2, steps=5, metered=2)
-    plain = Reader(page_of(tmp_path / "plain", Case(waiting=2, lacking=2, steps=5, metered=2)))
+    case = Case(waiting=2, lacking=2, steps=5, metered=2, limited=True)
+    plain = Reader(page_of(tmp_path / "plain", case))
+    case = dataclasses.replace(case, suffix=HOSTILE)
     hostile = Reader(page_of(tmp_path / "hostile", case, title=HOSTILE))
     assert hostile.elements == plain.elements
     assert [item[0] for item in hostile.attributes] == [item[0] for item in plain.attributes]
     shown = HOSTILE.replace("\u202e", "\ufffd").replace("\x00", "\ufffd")
-    assert f"large-0{shown}" in hostile.text
+    for text in (f"large-0{shown}", f"inlet of rack r1{shown}", f"shop/batch-1{shown}"):
+        assert text in hostile.text
 
 
 @given(st.text(), st.text())
