@@ -88,8 +88,8 @@ def _render(data: Data, detail: Detail) -> Child:
         columns = (*_MACHINES, Column("This run", lambda one: _change(one["change"], data["cap"])))
         parts.append(detail.table("Caps of machines", columns, data["machines"], "machines"))
     if evictions:
-        parts.append(element("h3", "Pods to evict"))
-        parts.append(detail.table("Pods to evict", _EVICTIONS, evictions, "pods"))
+        parts.append(element("h3", "Evictions"))
+        parts.append(detail.table("Evictions", _EVICTIONS, evictions, "pods"))
     words = (
         "The line in a bar is the limit. BMCs measured the power; of a rack the hottest inlet "
         f"counts. Nodes are listed only above their limit. Run of {moment(data['time'])}."
@@ -106,7 +106,8 @@ def _words(data: Data) -> str:
         said = "No limit holds any more"
     if unknown:
         said += f", {number(unknown)} unknown"
-    said += f"; {counted(capped, 'machine')} with a cap"
+    if capped:
+        said += f", {counted(capped, 'machine')} with a cap"
     outcomes = [one["outcome"] for one in data["evictions"]]
     for outcome, verb in (("evicted", "evicted"), ("planned", "would be evicted")):
         if outcome in outcomes:

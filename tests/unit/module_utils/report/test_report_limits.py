@@ -62,7 +62,7 @@ def test_each_limit_has_its_draw_its_distance_and_its_state_the_tightest_first(
         ("rack", "r2", 0.34),
     ]
     text = page(found)
-    assert "2 of 6 limits exceeded, 1 unknown; 2 machines with a cap, 1 pod evicted." in text
+    assert "2 of 6 limits exceeded, 1 unknown, 2 machines with a cap, 1 pod evicted." in text
     assert rows(text)[1:7] == [
         ["node r1-n01", "21 W above", "471 W", "450 W", "above; no cap covers 12 W", "1"],
         ["rack r1", "120 W above", "3,120 W", "3,000 W", "above", ""],
@@ -128,8 +128,9 @@ def test_a_dry_run_says_that_nothing_is_changed(tmp_path: Path) -> None:
 
 def test_an_inlet_without_a_remedy_or_a_reading_says_so(tmp_path: Path) -> None:
     hot, silent = inlet("r1", 30.0, 28.0, "above"), inlet("r2", None, 28.0, "unknown")
-    text = page(report(tmp_path, cap="off", evict="off", domains=[silent, hot]))
+    text = page(report(tmp_path, cap="off", evict="off", domains=[silent, hot], caps=[]))
     assert "<p>Caps are off: no machine gets one.</p>" in text
+    assert "1 of 2 limits exceeded, 1 unknown, 1 pod evicted." in text
     assert [row[:1] + row[4:5] for row in rows(text)[1:3]] == [
         ["inlet of rack r1", "above; nothing reduces its power"],
         ["inlet of rack r2", "unknown; readings are missing"],
@@ -170,7 +171,7 @@ def test_without_limits_the_report_is_what_it_was(tmp_path: Path) -> None:
         "sections"
     ]
     ended = report(tmp_path / "ended", **{**EMPTY, "caps": [cap("r1-n01", 300.0, None)]})
-    assert "No limit holds any more; 1 machine with a cap." in page(ended)
+    assert "No limit holds any more, 1 machine with a cap." in page(ended)
 
 
 def test_the_report_document_with_limits_keeps_its_schema(tmp_path: Path) -> None:
