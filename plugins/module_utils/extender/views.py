@@ -64,7 +64,7 @@ class Measured(t.NamedTuple):
 class NodeView(t.NamedTuple):
     """The resources of a node for pods, and whether its machine would have to be woken.
 
-    A machine that is not ready draws no power by its curve.
+    See Headroom for the power of a machine that is not ready.
     """
 
     allocatable: Allocatable

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import random
 import typing as t
+import weakref
 
 import numpy
 import pytest
@@ -22,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_sta
     PASSED_SECONDS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import ASLEEP_TAINT
 from support.examples import each_seed
 from support.extender import (
     FLEET,
@@ -66,9 +69,11 @@ def filtered(cluster: Cluster, given: Json, *names: str) -> Json:
 
 
 def refused(cluster: Cluster, given: Json, *names: str) -> dict[str, str]:
-    """The resolvable failures."""
-    found: dict[str, str] = filtered(cluster, given, *(names or ("cheap", "dear")))["FailedNodes"]
-    return found
+    """The nodes beyond limits. An eviction of kube-scheduler would free none of them."""
+    found = filtered(cluster, given, *(names or ("cheap", "dear")))
+    assert found["FailedNodes"] == {}
+    reasons: dict[str, str] = found["FailedAndUnresolvableNodes"]
+    return reasons
 
 
 @each_seed(30)
@@ -258,15 +263,16 @@ def test_closed_nodes_fail_and_reservations_exclude_no_other_node_for_them() -> 
     assert filtered(cluster, pod("a"), "cheap", "dear", "no-curve", "other") == {
         "Nodes": None,
         "NodeNames": ["cheap", "other"],
-        "FailedNodes": {"dear": hot, "no-curve": "node(s) had no power curve"},
-        "FailedAndUnresolvableNodes": {},
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {"dear": hot, "no-curve": "node(s) had no power curve"},
         "Error": "",
     }
     cluster = pair(closed={"dear": hot}, placements=[planned]).pods(pod("big", "6"))
     found = filtered(cluster, pod("a", "4"), "cheap", "dear", "other")
-    assert found["FailedAndUnresolvableNodes"] == {"cheap": CROWDED}
+    assert found["FailedAndUnresolvableNodes"] == {"cheap": CROWDED, "dear": hot}
     found = filtered(cluster, pod("a", "4"), "cheap", "dear")
-    assert (found["NodeNames"], found["FailedNodes"]) == (["cheap"], {"dear": hot})
+    assert found["NodeNames"] == ["cheap"]
+    assert found["FailedAndUnresolvableNodes"] == {"dear": hot}
     assert filtered(cluster, pod("a", "4"), "dear")["NodeNames"] == []
 
 
@@ -290,11 +296,23 @@ def test_a_curve_that_falls_opens_no_domain_above_its_limit() -> None:
 def test_a_machine_that_sleeps_fails_by_its_wake_and_draws_nothing() -> None:
     asleep = node("cheap")
     asleep["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    asleep["spec"] = {"taints": [{"key": ASLEEP_TAINT, "effect": "NoSchedule"}]}
     cluster = pair(limit(205.0, "cheap", "dear")).nodes(asleep)
     assert refused(cluster, pod("a")) == {
         "cheap": "node(s) in rack r1 (100 W of 205 W; this pod adds at least 20 W)"
     }
     assert refused(cluster.nodes(node("cheap")), pod("a", "0")) == {}
+
+
+def test_a_machine_that_loses_its_connection_keeps_its_power_until_the_next_run() -> None:
+    lost = node("dear")
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    limits = limit(215.0, "cheap", "dear")
+    cluster = pair(limits).nodes(lost)
+    assert refused(cluster, pod("a", "2")).keys() == {"cheap", "dear"}
+    # The run measured it: it is broken, and draws nothing. A pod would switch it on.
+    cluster.publish(published(dict.fromkeys(("cheap", "dear"), linear(10.0)), {"limits": [limits]}))
+    assert refused(cluster, pod("a", "2")).keys() == {"dear"}
 
 
 def test_a_node_without_known_use_fails_like_one_without_a_curve() -> None:
@@ -310,8 +328,24 @@ def test_pods_of_daemon_sets_pass_and_count() -> None:
     daemon = pod("daemon", "1")
     daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
     cluster = pair(limit(210.0, "cheap", "dear"), closed={"dear": "hot"})
-    assert refused(cluster, daemon, "cheap", "dear") == {}
+    assert refused(cluster, daemon, "dear") == {}
     assert refused(cluster, pod("a"), "cheap").keys() == {"cheap"}
+    # Tenants write owners, but only pods of DaemonSets can have one node alone.
+    forged = {**daemon, "metadata": {**daemon["metadata"], "name": "forged"}}
+    assert refused(cluster, forged).keys() == {"cheap", "dear"}
+
+
+def test_a_pod_in_flight_keeps_no_former_publication() -> None:
+    cluster, given = pair(), []
+    body = published({"cheap": linear(10.0)}, {"limits": [limit(250.0, "cheap")]}, **OPTIONS)
+    for number in range(3):
+        read = publication.read(config_map(body))
+        given.append(weakref.ref(read))
+        cluster.state.set_publication(FLEET, read)
+        filtered(cluster, pod(f"pod-{number}"), "cheap", "dear")
+    del read
+    gc.collect()
+    assert [one() is None for one in given] == [True, True, False]
 
 
 def test_a_fleet_without_limits_keeps_its_nodes_open() -> None:
