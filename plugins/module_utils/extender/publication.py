@@ -44,8 +44,6 @@ _KINDS = ("node", "rack", "fleet")
 _NOISE = 0.01
 _MAX_REASON = 200
 _MAX_WATTS = 1e9
-# Compared by themselves.
-_VOLATILE = {"time": "", "limits": []}
 
 
 class Planned(t.NamedTuple):
@@ -106,33 +104,48 @@ def _limit(one: Object) -> dict[str, t.Any]:
     }
 
 
+def steady(body: Object, published: Object | None) -> Object:
+    """The document with the published power beside curves where it is higher by noise.
+
+    Each limit keeps its own, so that a write for one of them begins no other one's noise anew.
+    """
+    before = {_title(one): one for one in lenient.objects((published or {}).get("limits"))}
+    if not before or "limits" not in body:
+        return body
+    return {**body, "limits": [_steady(one, before.get(_title(one))) for one in body["limits"]]}
+
+
+def _title(limit: Object) -> tuple[str, str]:
+    return lenient.text(limit.get("kind")), lenient.text(limit.get("name"))
+
+
+def _steady(now: Object, before: Object | None) -> Object:
+    """The limit with its published power, if that counts a step more than now at most."""
+    beside = lenient.number((before or {}).get("beside_watts"))
+    if beside is None or not 0 <= beside - now["beside_watts"] <= 1.5 * _NOISE * now["limit_watts"]:
+        return now
+    return {**now, "beside_watts": beside}
+
+
 def is_due(body: Object, published: Object | None) -> bool:
     """Whether the document has to replace the published one.
 
-    A document with intentions is repeated periodically, because intentions expire.
+    A document with intentions is repeated periodically, because intentions expire. So are the
+    reasons of closed nodes, which have figures.
     """
-    if published is None:
+    if published is None or _lasting(body) != _lasting(published):
         return True
-    if {**published, **_VOLATILE} != {**body, **_VOLATILE}:
-        return True
-    if not _have_same_limits(body, published):
-        return True
-    if not body["placements"] and not body["emptied"]:
+    same_reasons = body.get("closed") == published.get("closed")
+    if same_reasons and not body["placements"] and not body["emptied"]:
         return False
     age = parse_time(body["time"]) - parse_time(text(published.get("time"), "time"))
     return age.total_seconds() >= REPEAT_SECONDS
 
 
-def _have_same_limits(body: Object, published: Object) -> bool:
-    now, before = (lenient.objects(one.get("limits")) for one in (body, published))
-    return len(now) == len(before) and all(map(_is_same_limit, now, before))
-
-
-def _is_same_limit(now: Object, before: Object) -> bool:
-    """Whether the limits differ by noise: the published one counts a step more at most."""
-    more = (lenient.number(before.get("beside_watts")) or 0.0) - now["beside_watts"]
-    is_noise = 0 <= more <= 1.5 * _NOISE * now["limit_watts"]
-    return is_noise and {**now, "beside_watts": 0} == {**before, "beside_watts": 0}
+def _lasting(body: Object) -> Object:
+    """The parts that differ only for news: closed nodes without their reasons, and no time."""
+    closed = body.get("closed")
+    return {**body, "time": "", "closed": sorted(closed) if isinstance(closed, dict) else None}
 
 
 def packed(body: Object) -> dict[str, str]:

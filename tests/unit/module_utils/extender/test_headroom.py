@@ -374,14 +374,48 @@ def test_a_noisy_reading_writes_nothing() -> None:
     def body(beside: float, now: datetime.datetime = NOW, watts: float = 1000.0) -> Json:
         return published({}, {"limits": [limit(watts, "n1", beside=beside)]}, now)
 
+    def is_due(given: Json, before: Json) -> bool:
+        return publication.is_due(publication.steady(given, before), before)
+
     first = body(101.0)
     # Rounded up to a hundredth of the limit, so that it is never below what was measured.
     assert publication.read(config_map(first)).domains[0].beside_watts == 110.0
-    assert not publication.is_due(body(109.0, NOW + datetime.timedelta(hours=1)), first)
-    assert not publication.is_due(body(99.0), first)
-    assert publication.is_due(body(111.0), first)
-    assert publication.is_due(body(85.0), first)
-    assert publication.is_due(body(101.0, watts=1001.0), first)
+    assert not is_due(body(109.0, NOW + datetime.timedelta(hours=1)), first)
+    assert not is_due(body(99.0), first)
+    assert is_due(body(111.0), first)
+    assert is_due(body(85.0), first)
+    assert is_due(body(101.0, watts=1001.0), first)
+    assert is_due(published({}), first) and is_due(first, published({}))
+
+
+def test_limits_whose_readings_swing_by_turns_write_nothing() -> None:
+    """Each is near a border of its steps, as of thousands of nodes some always are."""
+
+    def body(a: float, b: float) -> Json:
+        given = (("a", a), ("b", b))
+        limits = [limit(1000.0, name, kind="node", beside=beside) for name, beside in given]
+        return published({}, {"limits": limits})
+
+    before, writes = body(109.0, 109.0), 0
+    for number in range(10):
+        now = publication.steady(body(*((111.0, 109.0) if number % 2 else (109.0, 111.0))), before)
+        if publication.is_due(now, before):
+            before, writes = now, writes + 1
+    assert writes == 2
+    assert [one["beside_watts"] for one in before["limits"]] == [120.0, 120.0]
+    assert publication.steady(body(85.0, 109.0), before)["limits"][0]["beside_watts"] == 90.0
+
+
+def test_the_figures_of_reasons_are_news_every_five_minutes_alone() -> None:
+    def body(inlet: int, seconds: float = 0.0, node: str = "n1") -> Json:
+        plan = {"closed": {node: f"node(s) in rack r1 (inlet of {inlet} °C, limit 32 °C)"}}
+        return published({}, plan, NOW + datetime.timedelta(seconds=seconds))
+
+    first = body(35)
+    assert not publication.is_due(body(36, 299.0), first)
+    assert publication.is_due(body(36, 300.0), first)
+    assert not publication.is_due(body(35, 3600.0), first)
+    assert publication.is_due(body(35, node="n2"), first)
     assert publication.is_due(published({}), first) and publication.is_due(first, published({}))
 
 
@@ -408,4 +442,8 @@ def test_one_spoilt_limit_leaves_the_others(odd: t.Any) -> None:
     assert found.closed.keys() == {"b"} and len(found.closed["b"]) <= 200
     cluster = Cluster().nodes(node("cheap")).publish(body)
     assert refused(cluster, pod("a"), "cheap").keys() == {"cheap"}
-    assert publication.is_due(published({}), body)
+    for spoilt in ({}, {"limits": 7, "closed": 7}, {"limits": [{"kind": [], "name": {}}]}):
+        before = {**body, **spoilt}
+        assert publication.is_due(publication.steady(published({}), before), before)
+        own = published({}, {"limits": [limit(100.0, "cheap")]})
+        assert publication.steady(own, before) == own
