@@ -69,7 +69,7 @@ class Beside(t.NamedTuple):
 class Headroom:
     """The domains of one publication. Axes: N nodes, D domains, P pairs of a domain and its node.
 
-    A node has its last known CPU use, also while its use is unknown.
+    A node whose use is unknown draws its last known power, and takes no pod.
     """
 
     def __init__(
@@ -105,8 +105,9 @@ class Headroom:
         self._is_on[index] = view is not None and (
             view.is_ready or (self._is_on[index] and not view.is_asleep)
         )
+        self._is_read[index] = use_microcores is not None
         if use_microcores is not None:
-            self._use[index], self._is_read[index] = use_microcores, True
+            self._use[index] = use_microcores
 
     def reasons(self, pod: AskingPod, names: t.Sequence[str], beside: Beside) -> dict[str, str]:
         """Why the pod may not get some of these nodes."""

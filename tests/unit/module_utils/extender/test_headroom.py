@@ -15,12 +15,13 @@ import weakref
 import numpy
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication
+from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication, views
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.answering import (
     CROWDED,
     Extender,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_state import (
+    MEASURED_SECONDS,
     PASSED_SECONDS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
@@ -42,6 +43,7 @@ from support.extender import (
 
 RACK = "wattwise.github.io/rack"
 OPTIONS: Json = {"pod_usage_assumption": 1.0, "usage_source": "requests"}
+METRICS: Json = {**OPTIONS, "usage_source": "metrics"}
 
 
 def limit(watts: float, *nodes: str, kind: str = "rack", beside: float = 0.0) -> Json:
@@ -322,6 +324,21 @@ def test_a_node_without_known_use_fails_like_one_without_a_curve() -> None:
     assert refused(Cluster().nodes(node("cheap")).publish(body), pod("a"), "cheap") == {
         "cheap": "node(s) had no power curve"
     }
+
+
+def test_a_burst_while_measurements_are_missing_keeps_the_limit() -> None:
+    body = published({"cheap": linear(10.0)}, {"limits": [limit(150.0, "cheap")]}, **METRICS)
+    cluster = Cluster().nodes(node("cheap")).publish(body)
+    measured = views.Measured(1_000_000, cluster.now - 15.0, cluster.now)
+    cluster.state.set_measured({"cheap": measured})
+    assert refused(cluster, pod("a"), "cheap") == {}
+    cluster.now += MEASURED_SECONDS
+    for number in range(6):
+        if not refused(cluster, pod(f"pod-{number}"), "cheap"):
+            cluster.pods(pod(f"pod-{number}", on="cheap"))
+    # One core was measured, and four more would reach the limit.
+    assert cluster.state.counts()["pods"] <= 4
+    assert refused(cluster, pod("b"), "cheap") == {"cheap": "node(s) had no power curve"}
 
 
 def test_pods_of_daemon_sets_pass_and_count() -> None:
