@@ -341,6 +341,25 @@ def test_a_burst_while_measurements_are_missing_keeps_the_limit() -> None:
     assert refused(cluster, pod("b"), "cheap") == {"cheap": "node(s) had no power curve"}
 
 
+def test_a_pod_whose_image_came_late_counts_until_a_measurement_has_it() -> None:
+    body = published({"cheap": linear(10.0)}, {"limits": [limit(150.0, "cheap")]}, **METRICS)
+    cluster = Cluster().nodes(node("cheap")).publish(body)
+    late = pod("late", "5", on="cheap")
+    running = {"startedAt": "2026-01-31T11:59:55Z"}
+    late["status"].update(
+        startTime="2026-01-31T11:50:00Z", containerStatuses=[{"state": {"running": running}}]
+    )
+
+    def measure(seconds: float) -> None:
+        measured = views.Measured(0, cluster.now + seconds - 15.0, cluster.now + seconds)
+        cluster.state.set_measured({"cheap": measured})
+
+    measure(0.0)
+    assert refused(cluster.pods(late), pod("a"), "cheap").keys() == {"cheap"}
+    measure(15.0)
+    assert refused(cluster, pod("a"), "cheap") == {}
+
+
 def test_pods_of_daemon_sets_pass_and_count() -> None:
     daemon = pod("daemon", "1")
     daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
