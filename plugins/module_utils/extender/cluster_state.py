@@ -393,6 +393,7 @@ class ClusterState:
             limited: t.Mapping[str, str] = {}
             if has_limits and (pod.load.is_workload or len(names) > 1):
                 self._expire()
+                self._forget(pod.key)
                 beside = self._waiting.beside(pod.key)
                 limited = self._published.reasons_of_limits(pod, names, beside)
             within = [name for name in names if name not in limited] if limited else names

@@ -146,7 +146,9 @@ class Burst:
         return float(sum(self.curves[name]["watts"][0] for name in names))
 
     def publish(self) -> None:
-        self.cluster.publish(published(self.curves, {"limits": self.limits}, **OPTIONS))
+        body = published(self.curves, {"limits": self.limits}, **OPTIONS)
+        self.cluster.publish(body)
+        self.rounded: list[Json] = body["limits"]
 
     def ask(self, given: Json) -> None:
         name, offered = given["metadata"]["name"], self.chance.sample(self.names, 4)
@@ -170,6 +172,20 @@ class Burst:
         self.cluster.state.set_pod(("default", name), None)
         self.on.pop(name)
         self.in_flight.pop(name, None)
+
+    def passing(self, cpu: str) -> list[str]:
+        found: list[str] = filtered(self.cluster, pod("last", cpu), *self.names)["NodeNames"]
+        return found
+
+    def within_limits(self, cores: float) -> list[str]:
+        """The nodes that one more pod takes to no limit, without any pod in flight."""
+        found = []
+        for name in self.names:
+            self.on["last"] = name, cores
+            own = [one for one in self.rounded if name in one["nodes"]]
+            if all(self.draw(one) <= one["limit_watts"] + 1e-6 for one in own):
+                found.append(name)
+        return found
 
     def draw(self, one: Json) -> float:
         total: float = one["beside_watts"]
@@ -202,6 +218,9 @@ def test_no_burst_of_pods_exceeds_a_limit_whatever_node_kube_scheduler_takes(see
             burst.publish()
         for one in burst.limits:
             assert burst.draw(one) <= one["limit_watts"] + 1e-3, one
+    while burst.in_flight:
+        burst.see_binding()
+    assert burst.passing("100m") == burst.within_limits(0.1)
 
 
 def test_pods_one_after_the_other_use_the_whole_headroom() -> None:
