@@ -214,8 +214,8 @@ def test_a_burst_keeps_to_a_limit_and_the_others_wait_with_the_reason(cluster: C
     """Each node has one pod. A second one adds 98 to 99 W there."""
     kube, nodes = cluster.kube, cluster.nodes
     power = sum(105.0 + number for number in range(len(nodes)))
-    fleet = {"kind": "fleet", "name": "", "nodes": nodes, "beside_watts": 0.0}
-    limit = {**fleet, "limit_watts": power + 2 * 99.0}
+    fleet = {"kind": "fleet", "name": "", "nodes": nodes, "not_ready": []}
+    limit = {**fleet, "beside_watts": 0.0, "limit_watts": power + 2 * 99.0}
     publish_curves(kube, cluster.namespace, nodes, limits=[limit])
     # Too large for every node, so that it is not counted as one that passed.
     probe = arguments(pod("probe", "100"), nodes)

@@ -271,6 +271,7 @@ _POWER_LIMIT = _record(
     {
         **_DOMAIN,
         "nodes": _TEXTS,
+        "not_ready": _TEXTS,
         "limit_watts": _NUMBER,
         "beside_watts": _NUMBER,
         "watts_before": _NUMBER,

@@ -99,12 +99,11 @@ class Headroom:
     def refresh(self, index: int, use_microcores: int | None, view: NodeView | None) -> None:
         """Set the CPU use of a node, None if it is unknown; a machine that is off draws nothing.
 
-        A machine that was ready since the publication is off only if it sleeps or is gone: a lost
+        A machine that was ready in the last run is off only if it sleeps or is gone: a lost
         connection switches none off, and the next run measures what it draws.
         """
-        self._is_on[index] = view is not None and (
-            view.is_ready or (self._is_on[index] and not view.is_asleep)
-        )
+        is_off = view is None or view.is_asleep or self._names[index] in self._publication.not_ready
+        self._is_on[index] = not is_off or (view is not None and view.is_ready)
         self._is_read[index] = use_microcores is not None
         if use_microcores is not None:
             self._use[index] = use_microcores

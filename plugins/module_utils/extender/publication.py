@@ -59,7 +59,8 @@ class Publication:
 
     ``planned`` are the nodes of waiting pods. ``emptied`` are nodes whose running pods the plan
     moves away, with the saved power. ``domains`` are the limits in W, and ``closed`` the nodes that
-    a limit closes to all pods, with the reasons.
+    a limit closes to all pods, with the reasons. ``not_ready`` are nodes in domains without power by
+    their curves: the run measured it beside them.
     """
 
     rules: Rules
@@ -71,12 +72,14 @@ class Publication:
     intends_until: float = 0.0
     domains: tuple[PowerDomain, ...] = ()
     closed: t.Mapping[str, str] = field(default_factory=dict)
+    not_ready: frozenset[str] = frozenset()
 
 
 def publication_of(
     curves: t.Mapping[str, Curve], plan: Plan, options: Object, now: datetime.datetime
 ) -> dict[str, t.Any]:
     """The document of a run, from its curves by node, its plan and its options."""
+    not_ready = {name for one in plan.limits or () for name in one["not_ready"]}
     return {
         "time": format_time(now),
         "rules": {name: options[name] for name in RULES},
@@ -92,6 +95,7 @@ def publication_of(
             for node in step.asleep
         },
         **({"limits": [_limit(one) for one in plan.limits]} if plan.limits else {}),
+        **({"not_ready": sorted(not_ready)} if not_ready else {}),
         **({"closed": dict(plan.closed)} if plan.closed else {}),
     }
 
@@ -192,6 +196,7 @@ def read(config_map: Object) -> Publication:
         intends_until=time.timestamp() + INTENTIONS_SECONDS,
         domains=_domains(body.get("limits")),
         closed=_each(mapping(body.get("closed"), "closed"), _read_reason),
+        not_ready=frozenset(texts(body.get("not_ready"), "not_ready")),
     )
 
 

@@ -46,11 +46,18 @@ OPTIONS: Json = {"pod_usage_assumption": 1.0, "usage_source": "requests"}
 METRICS: Json = {**OPTIONS, "usage_source": "metrics"}
 
 
-def limit(watts: float, *nodes: str, kind: str = "rack", beside: float = 0.0) -> Json:
+def limit(
+    watts: float,
+    *nodes: str,
+    kind: str = "rack",
+    beside: float = 0.0,
+    not_ready: t.Sequence[str] = (),
+) -> Json:
     """A limit in the plan's document."""
     name = {"rack": "r1", "node": nodes[0], "fleet": ""}[kind]
     return {
         **{"kind": kind, "name": name, "nodes": list(nodes), "limit_watts": watts},
+        "not_ready": list(not_ready),
         **{"beside_watts": beside, "watts_before": 0.0, "watts_after": 0.0},
     }
 
@@ -332,8 +339,14 @@ def test_a_machine_that_loses_its_connection_keeps_its_power_until_the_next_run(
     cluster = pair(limits).nodes(lost)
     assert refused(cluster, pod("a", "2")).keys() == {"cheap", "dear"}
     # The run measured it: it is broken, and draws nothing. A pod would switch it on.
-    cluster.publish(published(dict.fromkeys(("cheap", "dear"), linear(10.0)), {"limits": [limits]}))
+    measured = limit(215.0, "cheap", "dear", not_ready=["dear"])
+    before = published(dict.fromkeys(("cheap", "dear"), linear(10.0)), {"limits": [limits]})
+    body = published(dict.fromkeys(("cheap", "dear"), linear(10.0)), {"limits": [measured]})
+    assert publication.is_due(publication.steady(body, before), before)
+    cluster.publish(body)
     assert refused(cluster, pod("a", "2")).keys() == {"dear"}
+    # It came back.
+    assert refused(cluster.nodes(node("dear")), pod("a", "2")).keys() == {"cheap", "dear"}
 
 
 def test_a_node_without_known_use_fails_like_one_without_a_curve() -> None:
@@ -451,7 +464,8 @@ def test_limits_whose_readings_swing_by_turns_write_nothing() -> None:
         limits = [limit(1000.0, name, kind="node", beside=beside) for name, beside in given]
         return published({}, {"limits": limits})
 
-    before, writes = body(109.0, 109.0), 0
+    before: t.Mapping[str, t.Any] = body(109.0, 109.0)
+    writes = 0
     for number in range(10):
         now = publication.steady(body(*((111.0, 109.0) if number % 2 else (109.0, 111.0))), before)
         if publication.is_due(now, before):
@@ -497,7 +511,8 @@ def test_one_spoilt_limit_leaves_the_others(odd: t.Any) -> None:
     assert found.closed.keys() == {"b"} and len(found.closed["b"]) <= 200
     cluster = Cluster().nodes(node("cheap")).publish(body)
     assert refused(cluster, pod("a"), "cheap").keys() == {"cheap"}
-    for spoilt in ({}, {"limits": 7, "closed": 7}, {"limits": [{"kind": [], "name": {}}]}):
+    others: list[Json] = [{}, {"limits": 7, "closed": 7}, {"limits": [{"kind": [], "name": {}}]}]
+    for spoilt in others:
         before = {**body, **spoilt}
         assert publication.is_due(publication.steady(published({}), before), before)
         own = published({}, {"limits": [limit(100.0, "cheap")]})

@@ -103,7 +103,7 @@ def test_kube_schedulers_calls_are_answered_with_what_the_watches_told(running: 
 def test_a_node_beyond_its_limit_fails_until_a_binding_elsewhere_is_seen(tmp_path: Path) -> None:
     rack = {
         **{"kind": "rack", "name": "r1", "nodes": ["cheap"]},
-        **{"limit_watts": 104.0, "beside_watts": 0.0},
+        **{"limit_watts": 104.0, "beside_watts": 0.0, "not_ready": []},
     }
     with WatchApi() as api:
         serve_fleet(api, limits=[rack])
