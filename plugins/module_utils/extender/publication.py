@@ -17,6 +17,7 @@ from decimal import Decimal
 
 from ..base import compressed
 from ..base.boundary import Finding, InvalidField, Subject, guarded
+from ..base.errors import InvalidInput
 from ..base.fields import lenient
 from ..base.fields.strict import mapping, number, required_text, text, texts
 from ..base.json_types import Object
@@ -139,10 +140,13 @@ def is_due(body: Object, published: Object | None) -> bool:
     """
     if published is None or _lasting(body) != _lasting(published):
         return True
+    try:
+        age = parse_time(body["time"]) - parse_time(text(published.get("time"), "time"))
+    except InvalidInput:
+        return True
     same_reasons = body.get("closed") == published.get("closed")
     if same_reasons and not body["placements"] and not body["emptied"]:
         return False
-    age = parse_time(body["time"]) - parse_time(text(published.get("time"), "time"))
     return age.total_seconds() >= REPEAT_SECONDS
 
 
