@@ -343,7 +343,8 @@ limits:
   description:
     - The power domains with a limit, each with its predicted power draw before and after placing, in
       W. C(kind) is V(node), V(rack) or V(fleet).
-    - C(nodes) are its nodes, and C(beside_watts) is their power draw beyond their curves.
+    - C(nodes) are its nodes, and C(beside_watts) is their power draw beyond their curves. Nodes that
+      are C(not_ready) draw nothing by their curves.
   returned: success, with O(limits)
   type: list
   elements: dict
@@ -353,6 +354,7 @@ limits:
       limit_watts: 4000.0
       name: r2
       nodes: [node-3, node-4]
+      not_ready: []
       watts_after: 3950.0
       watts_before: 3610.0
 closed:

@@ -33,6 +33,7 @@ from support.lab import RunningLab
 
 CONFIG = ROOT / "operator" / "config"
 PROFILE = "watts"
+PRIORITY = "system-cluster-critical"
 CORES = 4
 
 
@@ -74,7 +75,7 @@ class Cluster:
         wait_until(lambda: bool(node()), seconds, f"a node for {name}", interval=0.01)
         return node()
 
-    def create(self, cpu: str) -> str:
+    def create(self, cpu: str, **spec: str) -> str:
         """Create one pod."""
         name = f"pod-{next(self.numbers)}"
         container = {
@@ -82,12 +83,13 @@ class Cluster:
             "image": "none",
             "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}},
         }
-        spec = {
+        given = {
             "schedulerName": PROFILE,
             "containers": [container],
             "nodeSelector": {"topology.kubernetes.io/zone": "extender"},
+            **spec,
         }
-        self.kube.request("POST", self.pods, {"metadata": {"name": name}, "spec": spec})
+        self.kube.request("POST", self.pods, {"metadata": {"name": name}, "spec": given})
         return name
 
 
@@ -212,18 +214,18 @@ def test_a_burst_keeps_to_a_limit_and_the_others_wait_with_the_reason(cluster: C
     """Each node has one pod. A second one adds 98 to 99 W there."""
     kube, nodes = cluster.kube, cluster.nodes
     power = sum(105.0 + number for number in range(len(nodes)))
-    fleet = {"kind": "fleet", "name": "", "nodes": nodes, "beside_watts": 0.0}
-    limit = {**fleet, "limit_watts": power + 2 * 99.0}
+    fleet = {"kind": "fleet", "name": "", "nodes": nodes, "not_ready": []}
+    limit = {**fleet, "beside_watts": 0.0, "limit_watts": power + 2 * 99.0}
     publish_curves(kube, cluster.namespace, nodes, limits=[limit])
     # Too large for every node, so that it is not counted as one that passed.
     probe = arguments(pod("probe", "100"), nodes)
     wait_until(
-        lambda: len(cluster.program.post("/filter", probe)[1]["FailedNodes"]) == len(nodes),
+        lambda: cluster.program.post("/filter", probe)[1]["NodeNames"] == [],
         30.0,
         "the limit",
         interval=0.05,
     )
-    names = [cluster.create("1") for _pod in range(6)]
+    names = [cluster.create("1", priorityClassName=PRIORITY) for _pod in range(6)]
 
     def listed() -> dict[str, Json]:
         found = {one["metadata"]["name"]: one for one in kube.list(cluster.pods)}
@@ -244,6 +246,8 @@ def test_a_burst_keeps_to_a_limit_and_the_others_wait_with_the_reason(cluster: C
     wait_until(lambda: (len(placed()), len(reasons())) == (2, 4), 60.0, "the burst")
     assert all("4 node(s) in the fleet (" in text for text in reasons()), reasons()
     assert all("this pod adds at least 98 W)" in text for text in reasons()), reasons()
+    # An eviction of the pods with less priority would make room, but leave the power as it is.
+    assert all("Preemption is not helpful" in text for text in reasons()), reasons()
     # The nodes may pass later: kube-scheduler asks again when a pod goes.
     gone = placed()[0]
     kube.request("DELETE", f"{cluster.pods}/{gone}", {"gracePeriodSeconds": 0})

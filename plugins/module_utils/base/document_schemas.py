@@ -314,6 +314,7 @@ _BODIES: dict[str, Schema] = {
             _records(
                 **_DOMAIN,
                 nodes=_TEXTS,
+                not_ready=_TEXTS,
                 **_each(_NUMBER, "limit_watts", "beside_watts", "watts_before", "watts_after"),
             )
         ),

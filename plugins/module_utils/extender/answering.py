@@ -34,7 +34,7 @@ class Extender:
             return wire.filter_reply(call.names, {})
         found = self.state.filtered(pod, call.names)
         crowded = dict.fromkeys(sorted(found.crowded), CROWDED)
-        return wire.filter_reply(found.passing, crowded, failed=found.limited)
+        return wire.filter_reply(found.passing, {**crowded, **found.limited})
 
     def prioritize(self, body: bytes) -> str:
         """HostPriorityList. Raises InvalidInput for a body that kube-scheduler never sends."""

@@ -9,6 +9,7 @@ because the call for the next pod comes before that. Waiting pods count on their
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import threading
@@ -165,8 +166,7 @@ class _WaitingPods:
         """The pod may get one of these nodes, and none that passed before."""
         self.passed.pop(pod.key, None)
         if names:
-            # The same texts for all pods, because a fleet has thousands of names.
-            nodes = tuple(map(sys.intern, names))
+            nodes = _shared(frozenset(names))
             self.passed[pod.key] = PassedPod(pod, nodes, self._clock() + PASSED_SECONDS)
 
     def settle(self, key: PodKey, load: PodLoad | None) -> None:
@@ -384,14 +384,16 @@ class ClusterState:
     def filtered(self, pod: AskingPod, names: t.Sequence[str]) -> Filtered:
         """The nodes that may take the pod.
 
-        If reservations exclude all nodes within limits, these pass. Pods of DaemonSets pass
-        everywhere, because no other node can have them.
+        If reservations exclude all nodes within limits, these pass. Limits exclude no pod of a
+        DaemonSet, because no other node can have it. A pod that others can have as well is none,
+        whatever its owner says.
         """
         with self._lock:
             has_limits = self._published.has_limits
             limited: t.Mapping[str, str] = {}
-            if has_limits and pod.load.is_workload:
+            if has_limits and (pod.load.is_workload or len(names) > 1):
                 self._expire()
+                self._forget(pod.key)
                 beside = self._waiting.beside(pod.key)
                 limited = self._published.reasons_of_limits(pod, names, beside)
             within = [name for name in names if name not in limited] if limited else names
@@ -468,6 +470,12 @@ def _fits(requests: Requests, allocatable: Allocatable, taken: t.Mapping[str, in
         taken.get(resource, 0) + amount <= allocatable.get(resource, 0)
         for resource, amount in requests
     )
+
+
+@functools.lru_cache(maxsize=16)
+def _shared(names: frozenset[str]) -> frozenset[str]:
+    """The same set for most pods of a burst, because a fleet has thousands of names."""
+    return frozenset(map(sys.intern, names))
 
 
 def _before(pod: AskingPod, waiting: t.Mapping[PodKey, PodLoad]) -> dict[PodKey, PodLoad]:

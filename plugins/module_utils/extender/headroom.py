@@ -11,8 +11,10 @@ is known, have their exact power.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing as t
+import weakref
 from dataclasses import dataclass, field
 
 from ..base.libraries import numpy
@@ -23,7 +25,7 @@ from ..scheduling.feasibility import NO_CURVE
 from ..scheduling.model import MICROCORES_PER_CORE
 from ..scheduling.pod_reader import assumed_use
 from .publication import Publication
-from .views import AskingPod
+from .views import AskingPod, NodeView
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats, Integers
@@ -36,10 +38,12 @@ class PassedPod:
     """A pod whose filter call had these passing nodes, and whose node is not known yet."""
 
     pod: AskingPod
-    names: t.Sequence[str]
+    names: frozenset[str]
     until: float
     # Of each Headroom that judged a later pod, because a publication may be replaced meanwhile.
-    _most: dict[Headroom, Floats] = field(default_factory=dict)
+    _most: weakref.WeakKeyDictionary[Headroom, Floats] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
 
     def most_in(self, headroom: Headroom) -> Floats:
         """The most W that the pod can add to each domain."""
@@ -65,13 +69,15 @@ class Beside(t.NamedTuple):
 class Headroom:
     """The domains of one publication. Axes: N nodes, D domains, P pairs of a domain and its node.
 
-    A node has its last known CPU use, also while its use is unknown.
+    A node whose use is unknown draws its last known power, and takes no pod.
     """
 
     def __init__(
         self, publication: Publication, index: t.Mapping[str, int], costs: NodeCosts
     ) -> None:
         self._publication, self._index, self._costs = publication, index, costs
+        # Most pods of a burst share their set of names.
+        self._nodes_of = functools.lru_cache(maxsize=16)(functools.partial(_nodes_of, index))
         domains = publication.domains
         self._names, self._nodes = list(index), numpy.arange(len(index))
         self._use: Integers = numpy.zeros(len(index), dtype=numpy.int64)
@@ -90,11 +96,17 @@ class Headroom:
             numpy.arange(len(domains)), [len(one) for one in members]
         )
 
-    def refresh(self, index: int, use_microcores: int | None, is_on: bool) -> None:
-        """Set the CPU use of a node, None if it is unknown; machines without power draw nothing."""
-        self._is_on[index] = is_on
+    def refresh(self, index: int, use_microcores: int | None, view: NodeView | None) -> None:
+        """Set the CPU use of a node, None if it is unknown; a machine that is off draws nothing.
+
+        A machine that was ready in the last run is off only if it sleeps or is gone: a lost
+        connection switches none off, and the next run measures what it draws.
+        """
+        is_off = view is None or view.is_asleep or self._names[index] in self._publication.not_ready
+        self._is_on[index] = not is_off or (view is not None and view.is_ready)
+        self._is_read[index] = use_microcores is not None
         if use_microcores is not None:
-            self._use[index], self._is_read[index] = use_microcores, True
+            self._use[index] = use_microcores
 
     def reasons(self, pod: AskingPod, names: t.Sequence[str], beside: Beside) -> dict[str, str]:
         """Why the pod may not get some of these nodes."""
@@ -102,10 +114,10 @@ class Headroom:
         found.update(self._publication.closed)
         return {name: found[name] for name in names if name in found} if found else {}
 
-    def most_of(self, pod: AskingPod, names: t.Iterable[str]) -> Floats:
+    def most_of(self, pod: AskingPod, names: frozenset[str]) -> Floats:
         """The most W that the pod can add to each domain on one of these nodes."""
         may_be_there = numpy.zeros(len(self._nodes), dtype=bool)
-        may_be_there[[self._index[name] for name in names if name in self._index]] = True
+        may_be_there[self._nodes_of(names)] = True
         added = numpy.where(may_be_there, self._most(self._use_of(pod.load.millicores)), 0.0)
         found: Floats = numpy.zeros(len(self._limit))
         numpy.maximum.at(found, self._pair_domain, added[self._pair_node])
@@ -162,6 +174,10 @@ class Headroom:
         started = self._costs.watts(self._nodes, self._use)
         found: Floats = self._steepest * use + numpy.where(self._is_on, 0.0, started)
         return found
+
+
+def _nodes_of(index: t.Mapping[str, int], names: frozenset[str]) -> Integers:
+    return numpy.array([index[name] for name in names if name in index], dtype=numpy.int64)
 
 
 def _steepest(curve: Curve) -> float:

@@ -58,7 +58,7 @@ class PricedNodes:
         if view is None:
             self._costs.priced[index] = False
             if self.headroom is not None:
-                self.headroom.refresh(index, None, is_on=False)
+                self.headroom.refresh(index, None, None)
             return
         given = self.publication
         use = {} if measured is None else {name: measured.microcores}
@@ -67,7 +67,7 @@ class PricedNodes:
         in_use = of_nodes.of(name, None, occupancy)
         self._costs.update(index, in_use, occupancy.hosts_workload)
         if self.headroom is not None:
-            self.headroom.refresh(index, in_use, view.is_ready)
+            self.headroom.refresh(index, in_use, view)
         if view.is_asleep:
             self._costs.sleeper[index] = self._costs.priced[index]
 

@@ -17,6 +17,7 @@ from decimal import Decimal
 
 from ..base import compressed
 from ..base.boundary import Finding, InvalidField, Subject, guarded
+from ..base.errors import InvalidInput
 from ..base.fields import lenient
 from ..base.fields.strict import mapping, number, required_text, text, texts
 from ..base.json_types import Object
@@ -44,8 +45,6 @@ _KINDS = ("node", "rack", "fleet")
 _NOISE = 0.01
 _MAX_REASON = 200
 _MAX_WATTS = 1e9
-# Compared by themselves.
-_VOLATILE = {"time": "", "limits": []}
 
 
 class Planned(t.NamedTuple):
@@ -61,7 +60,8 @@ class Publication:
 
     ``planned`` are the nodes of waiting pods. ``emptied`` are nodes whose running pods the plan
     moves away, with the saved power. ``domains`` are the limits in W, and ``closed`` the nodes that
-    a limit closes to all pods, with the reasons.
+    a limit closes to all pods, with the reasons. ``not_ready`` are nodes in domains without power by
+    their curves: the run measured it beside them.
     """
 
     rules: Rules
@@ -73,12 +73,14 @@ class Publication:
     intends_until: float = 0.0
     domains: tuple[PowerDomain, ...] = ()
     closed: t.Mapping[str, str] = field(default_factory=dict)
+    not_ready: frozenset[str] = frozenset()
 
 
 def publication_of(
     curves: t.Mapping[str, Curve], plan: Plan, options: Object, now: datetime.datetime
 ) -> dict[str, t.Any]:
     """The document of a run, from its curves by node, its plan and its options."""
+    not_ready = {name for one in plan.limits or () for name in one["not_ready"]}
     return {
         "time": format_time(now),
         "rules": {name: options[name] for name in RULES},
@@ -94,6 +96,7 @@ def publication_of(
             for node in step.asleep
         },
         **({"limits": [_limit(one) for one in plan.limits]} if plan.limits else {}),
+        **({"not_ready": sorted(not_ready)} if not_ready else {}),
         **({"closed": dict(plan.closed)} if plan.closed else {}),
     }
 
@@ -106,33 +109,51 @@ def _limit(one: Object) -> dict[str, t.Any]:
     }
 
 
+def steady(body: Object, published: Object | None) -> Object:
+    """The document with the published power beside curves where it is higher by noise.
+
+    Each limit keeps its own, so that a write for one of them begins no other one's noise anew.
+    """
+    before = {_title(one): one for one in lenient.objects((published or {}).get("limits"))}
+    if not before or "limits" not in body:
+        return body
+    return {**body, "limits": [_steady(one, before.get(_title(one))) for one in body["limits"]]}
+
+
+def _title(limit: Object) -> tuple[str, str]:
+    return lenient.text(limit.get("kind")), lenient.text(limit.get("name"))
+
+
+def _steady(now: Object, before: Object | None) -> Object:
+    """The limit with its published power, if that counts a step more than now at most."""
+    beside = lenient.number((before or {}).get("beside_watts"))
+    if beside is None or not 0 <= beside - now["beside_watts"] <= 1.5 * _NOISE * now["limit_watts"]:
+        return now
+    return {**now, "beside_watts": beside}
+
+
 def is_due(body: Object, published: Object | None) -> bool:
     """Whether the document has to replace the published one.
 
-    A document with intentions is repeated periodically, because intentions expire.
+    A document with intentions is repeated periodically, because intentions expire. So are the
+    reasons of closed nodes, which have figures.
     """
-    if published is None:
+    if published is None or _lasting(body) != _lasting(published):
         return True
-    if {**published, **_VOLATILE} != {**body, **_VOLATILE}:
+    try:
+        age = parse_time(body["time"]) - parse_time(text(published.get("time"), "time"))
+    except InvalidInput:
         return True
-    if not _have_same_limits(body, published):
-        return True
-    if not body["placements"] and not body["emptied"]:
+    same_reasons = body.get("closed") == published.get("closed")
+    if same_reasons and not body["placements"] and not body["emptied"]:
         return False
-    age = parse_time(body["time"]) - parse_time(text(published.get("time"), "time"))
     return age.total_seconds() >= REPEAT_SECONDS
 
 
-def _have_same_limits(body: Object, published: Object) -> bool:
-    now, before = (lenient.objects(one.get("limits")) for one in (body, published))
-    return len(now) == len(before) and all(map(_is_same_limit, now, before))
-
-
-def _is_same_limit(now: Object, before: Object) -> bool:
-    """Whether the limits differ by noise: the published one counts a step more at most."""
-    more = (lenient.number(before.get("beside_watts")) or 0.0) - now["beside_watts"]
-    is_noise = 0 <= more <= 1.5 * _NOISE * now["limit_watts"]
-    return is_noise and {**now, "beside_watts": 0} == {**before, "beside_watts": 0}
+def _lasting(body: Object) -> Object:
+    """The parts that differ only for news: closed nodes without their reasons, and no time."""
+    closed = body.get("closed")
+    return {**body, "time": "", "closed": sorted(closed) if isinstance(closed, dict) else None}
 
 
 def packed(body: Object) -> dict[str, str]:
@@ -179,6 +200,7 @@ def read(config_map: Object) -> Publication:
         intends_until=time.timestamp() + INTENTIONS_SECONDS,
         domains=_domains(body.get("limits")),
         closed=_each(mapping(body.get("closed"), "closed"), _read_reason),
+        not_ready=frozenset(texts(body.get("not_ready"), "not_ready")),
     )
 
 

@@ -64,7 +64,7 @@ class Measured(t.NamedTuple):
 class NodeView(t.NamedTuple):
     """The resources of a node for pods, and whether its machine would have to be woken.
 
-    A machine that is not ready draws no power by its curve.
+    See Headroom for the power of a machine that is not ready.
     """
 
     allocatable: Allocatable
@@ -158,10 +158,22 @@ def _uid(pod: Object) -> str:
 
 
 def _started_at(pod: Object) -> float:
-    """The kubelet's time, else long ago, because a running pod is in its node's measurements."""
-    given = mapping(pod.get("status"), "status").get("startTime")
+    """The start of its last container, because the kubelet accepts a pod before it pulls images.
+
+    Without any time it is long ago, because a running pod is in its node's measurements.
+    """
+    status = mapping(pod.get("status"), "status")
+    containers = objects(status.get("containerStatuses"))
+    given = [
+        status.get("startTime"),
+        *(member(one, "state", "running", "startedAt") for one in containers),
+    ]
+    return max(map(_seconds, given))
+
+
+def _seconds(time: t.Any) -> float:
     try:
-        return parse_time(given).timestamp() if isinstance(given, str) else 1.0
+        return parse_time(time).timestamp() if isinstance(time, str) else 1.0
     except InvalidInput:
         return 1.0
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import typing as t
-from types import MappingProxyType
 
 from ..base import strict_json
 from ..base.errors import InvalidInput
@@ -50,21 +49,13 @@ def read_call(body: bytes) -> Call:
     return Call(pod, names)
 
 
-def filter_reply(
-    names: t.Sequence[str],
-    left_out: t.Mapping[str, str],
-    error: str = "",
-    failed: t.Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """ExtenderFilterResult; ``left_out`` has the nodes that no eviction can free, with reasons.
-
-    ``failed`` has the nodes that an eviction may free.
-    """
+def filter_reply(names: t.Sequence[str], left_out: t.Mapping[str, str], error: str = "") -> str:
+    """ExtenderFilterResult; ``left_out`` has the nodes that no eviction can free, with reasons."""
     return strict_json.format_compact(
         {
             "Nodes": None,
             "NodeNames": list(names),
-            "FailedNodes": dict(failed),
+            "FailedNodes": {},
             "FailedAndUnresolvableNodes": dict(left_out),
             "Error": error,
         }

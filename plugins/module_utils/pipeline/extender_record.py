@@ -23,12 +23,15 @@ def record_of(namespace: str, suffix: str = "", owner: Object | None = None) -> 
 def publish(kube: Kube, record: Record, body: Object) -> bool:
     """Whether the document was written. Raises ApiError, and InvalidInput if it is too large."""
     found = kube.find(record.path)
-    if not publication.is_due(body, _published(found)):
+    published = _published(found)
+    body = publication.steady(body, published)
+    if not publication.is_due(body, published):
         return False
     data = publication.packed(body)
     if sum(map(len, data.values())) > MAX_BYTES:
         raise InvalidInput(
-            f"The curves of {len(body['curves'])} nodes do not fit into ConfigMap {record.name}, "
+            f"The curves and limits of {len(body['curves'])} nodes do not fit into ConfigMap "
+            f"{record.name}, "
             "so the extender does not get them; divide the nodes among several PowerFleets"
         )
     record.write(kube, data, found is not None)

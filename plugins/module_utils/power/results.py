@@ -80,11 +80,13 @@ def _limit_summaries(assignment: Assignment) -> list[Object] | None:
         return None
     power = DomainPower(problem)
     before, after = power.draw(Assignment(problem)).tolist(), power.draw(assignment).tolist()
+    ready = {node.name for node in problem.instance.nodes if node.ready}
     return [
         {
             "kind": domain.kind,
             "name": domain.name,
             "nodes": list(domain.nodes),
+            "not_ready": [name for name in domain.nodes if name not in ready],
             "limit_watts": domain.limit_watts,
             "beside_watts": round(domain.beside_watts, 3),
             "watts_before": round(watts_before, 3),

@@ -6,22 +6,26 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import random
 import typing as t
+import weakref
 
 import numpy
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication
+from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication, views
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.answering import (
     CROWDED,
     Extender,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_state import (
+    MEASURED_SECONDS,
     PASSED_SECONDS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import ASLEEP_TAINT
 from support.examples import each_seed
 from support.extender import (
     FLEET,
@@ -39,13 +43,21 @@ from support.extender import (
 
 RACK = "wattwise.github.io/rack"
 OPTIONS: Json = {"pod_usage_assumption": 1.0, "usage_source": "requests"}
+METRICS: Json = {**OPTIONS, "usage_source": "metrics"}
 
 
-def limit(watts: float, *nodes: str, kind: str = "rack", beside: float = 0.0) -> Json:
+def limit(
+    watts: float,
+    *nodes: str,
+    kind: str = "rack",
+    beside: float = 0.0,
+    not_ready: t.Sequence[str] = (),
+) -> Json:
     """A limit in the plan's document."""
     name = {"rack": "r1", "node": nodes[0], "fleet": ""}[kind]
     return {
         **{"kind": kind, "name": name, "nodes": list(nodes), "limit_watts": watts},
+        "not_ready": list(not_ready),
         **{"beside_watts": beside, "watts_before": 0.0, "watts_after": 0.0},
     }
 
@@ -66,9 +78,11 @@ def filtered(cluster: Cluster, given: Json, *names: str) -> Json:
 
 
 def refused(cluster: Cluster, given: Json, *names: str) -> dict[str, str]:
-    """The resolvable failures."""
-    found: dict[str, str] = filtered(cluster, given, *(names or ("cheap", "dear")))["FailedNodes"]
-    return found
+    """The nodes beyond limits. An eviction of kube-scheduler would free none of them."""
+    found = filtered(cluster, given, *(names or ("cheap", "dear")))
+    assert found["FailedNodes"] == {}
+    reasons: dict[str, str] = found["FailedAndUnresolvableNodes"]
+    return reasons
 
 
 @each_seed(30)
@@ -139,7 +153,9 @@ class Burst:
         return float(sum(self.curves[name]["watts"][0] for name in names))
 
     def publish(self) -> None:
-        self.cluster.publish(published(self.curves, {"limits": self.limits}, **OPTIONS))
+        body = published(self.curves, {"limits": self.limits}, **OPTIONS)
+        self.cluster.publish(body)
+        self.rounded: list[Json] = body["limits"]
 
     def ask(self, given: Json) -> None:
         name, offered = given["metadata"]["name"], self.chance.sample(self.names, 4)
@@ -163,6 +179,20 @@ class Burst:
         self.cluster.state.set_pod(("default", name), None)
         self.on.pop(name)
         self.in_flight.pop(name, None)
+
+    def passing(self, cpu: str) -> list[str]:
+        found: list[str] = filtered(self.cluster, pod("last", cpu), *self.names)["NodeNames"]
+        return found
+
+    def within_limits(self, cores: float) -> list[str]:
+        """The nodes that one more pod takes to no limit, without any pod in flight."""
+        found = []
+        for name in self.names:
+            self.on["last"] = name, cores
+            own = [one for one in self.rounded if name in one["nodes"]]
+            if all(self.draw(one) <= one["limit_watts"] + 1e-6 for one in own):
+                found.append(name)
+        return found
 
     def draw(self, one: Json) -> float:
         total: float = one["beside_watts"]
@@ -195,6 +225,9 @@ def test_no_burst_of_pods_exceeds_a_limit_whatever_node_kube_scheduler_takes(see
             burst.publish()
         for one in burst.limits:
             assert burst.draw(one) <= one["limit_watts"] + 1e-3, one
+    while burst.in_flight:
+        burst.see_binding()
+    assert burst.passing("100m") == burst.within_limits(0.1)
 
 
 def test_pods_one_after_the_other_use_the_whole_headroom() -> None:
@@ -258,15 +291,16 @@ def test_closed_nodes_fail_and_reservations_exclude_no_other_node_for_them() -> 
     assert filtered(cluster, pod("a"), "cheap", "dear", "no-curve", "other") == {
         "Nodes": None,
         "NodeNames": ["cheap", "other"],
-        "FailedNodes": {"dear": hot, "no-curve": "node(s) had no power curve"},
-        "FailedAndUnresolvableNodes": {},
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {"dear": hot, "no-curve": "node(s) had no power curve"},
         "Error": "",
     }
     cluster = pair(closed={"dear": hot}, placements=[planned]).pods(pod("big", "6"))
     found = filtered(cluster, pod("a", "4"), "cheap", "dear", "other")
-    assert found["FailedAndUnresolvableNodes"] == {"cheap": CROWDED}
+    assert found["FailedAndUnresolvableNodes"] == {"cheap": CROWDED, "dear": hot}
     found = filtered(cluster, pod("a", "4"), "cheap", "dear")
-    assert (found["NodeNames"], found["FailedNodes"]) == (["cheap"], {"dear": hot})
+    assert found["NodeNames"] == ["cheap"]
+    assert found["FailedAndUnresolvableNodes"] == {"dear": hot}
     assert filtered(cluster, pod("a", "4"), "dear")["NodeNames"] == []
 
 
@@ -290,11 +324,29 @@ def test_a_curve_that_falls_opens_no_domain_above_its_limit() -> None:
 def test_a_machine_that_sleeps_fails_by_its_wake_and_draws_nothing() -> None:
     asleep = node("cheap")
     asleep["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    asleep["spec"] = {"taints": [{"key": ASLEEP_TAINT, "effect": "NoSchedule"}]}
     cluster = pair(limit(205.0, "cheap", "dear")).nodes(asleep)
     assert refused(cluster, pod("a")) == {
         "cheap": "node(s) in rack r1 (100 W of 205 W; this pod adds at least 20 W)"
     }
     assert refused(cluster.nodes(node("cheap")), pod("a", "0")) == {}
+
+
+def test_a_machine_that_loses_its_connection_keeps_its_power_until_the_next_run() -> None:
+    lost = node("dear")
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    limits = limit(215.0, "cheap", "dear")
+    cluster = pair(limits).nodes(lost)
+    assert refused(cluster, pod("a", "2")).keys() == {"cheap", "dear"}
+    # The run measured it: it is broken, and draws nothing. A pod would switch it on.
+    measured = limit(215.0, "cheap", "dear", not_ready=["dear"])
+    before = published(dict.fromkeys(("cheap", "dear"), linear(10.0)), {"limits": [limits]})
+    body = published(dict.fromkeys(("cheap", "dear"), linear(10.0)), {"limits": [measured]})
+    assert publication.is_due(publication.steady(body, before), before)
+    cluster.publish(body)
+    assert refused(cluster, pod("a", "2")).keys() == {"dear"}
+    # It came back.
+    assert refused(cluster.nodes(node("dear")), pod("a", "2")).keys() == {"cheap", "dear"}
 
 
 def test_a_node_without_known_use_fails_like_one_without_a_curve() -> None:
@@ -306,12 +358,62 @@ def test_a_node_without_known_use_fails_like_one_without_a_curve() -> None:
     }
 
 
+def test_a_burst_while_measurements_are_missing_keeps_the_limit() -> None:
+    body = published({"cheap": linear(10.0)}, {"limits": [limit(150.0, "cheap")]}, **METRICS)
+    cluster = Cluster().nodes(node("cheap")).publish(body)
+    measured = views.Measured(1_000_000, cluster.now - 15.0, cluster.now)
+    cluster.state.set_measured({"cheap": measured})
+    assert refused(cluster, pod("a"), "cheap") == {}
+    cluster.now += MEASURED_SECONDS
+    for number in range(6):
+        if not refused(cluster, pod(f"pod-{number}"), "cheap"):
+            cluster.pods(pod(f"pod-{number}", on="cheap"))
+    # One core was measured, and four more would reach the limit.
+    assert cluster.state.counts()["pods"] <= 4
+    assert refused(cluster, pod("b"), "cheap") == {"cheap": "node(s) had no power curve"}
+
+
+def test_a_pod_whose_image_came_late_counts_until_a_measurement_has_it() -> None:
+    body = published({"cheap": linear(10.0)}, {"limits": [limit(150.0, "cheap")]}, **METRICS)
+    cluster = Cluster().nodes(node("cheap")).publish(body)
+    late = pod("late", "5", on="cheap")
+    running = {"startedAt": "2026-01-31T11:59:55Z"}
+    late["status"].update(
+        startTime="2026-01-31T11:50:00Z", containerStatuses=[{"state": {"running": running}}]
+    )
+
+    def measure(seconds: float) -> None:
+        measured = views.Measured(0, cluster.now + seconds - 15.0, cluster.now + seconds)
+        cluster.state.set_measured({"cheap": measured})
+
+    measure(0.0)
+    assert refused(cluster.pods(late), pod("a"), "cheap").keys() == {"cheap"}
+    measure(15.0)
+    assert refused(cluster, pod("a"), "cheap") == {}
+
+
 def test_pods_of_daemon_sets_pass_and_count() -> None:
     daemon = pod("daemon", "1")
     daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
     cluster = pair(limit(210.0, "cheap", "dear"), closed={"dear": "hot"})
-    assert refused(cluster, daemon, "cheap", "dear") == {}
+    assert refused(cluster, daemon, "dear") == {}
     assert refused(cluster, pod("a"), "cheap").keys() == {"cheap"}
+    # Tenants write owners, but only pods of DaemonSets can have one node alone.
+    forged = {**daemon, "metadata": {**daemon["metadata"], "name": "forged"}}
+    assert refused(cluster, forged).keys() == {"cheap", "dear"}
+
+
+def test_a_pod_in_flight_keeps_no_former_publication() -> None:
+    cluster, given = pair(), []
+    body = published({"cheap": linear(10.0)}, {"limits": [limit(250.0, "cheap")]}, **OPTIONS)
+    for number in range(3):
+        read = publication.read(config_map(body))
+        given.append(weakref.ref(read))
+        cluster.state.set_publication(FLEET, read)
+        filtered(cluster, pod(f"pod-{number}"), "cheap", "dear")
+    del read
+    gc.collect()
+    assert [one() is None for one in given] == [True, True, False]
 
 
 def test_a_fleet_without_limits_keeps_its_nodes_open() -> None:
@@ -340,14 +442,49 @@ def test_a_noisy_reading_writes_nothing() -> None:
     def body(beside: float, now: datetime.datetime = NOW, watts: float = 1000.0) -> Json:
         return published({}, {"limits": [limit(watts, "n1", beside=beside)]}, now)
 
+    def is_due(given: Json, before: Json) -> bool:
+        return publication.is_due(publication.steady(given, before), before)
+
     first = body(101.0)
     # Rounded up to a hundredth of the limit, so that it is never below what was measured.
     assert publication.read(config_map(first)).domains[0].beside_watts == 110.0
-    assert not publication.is_due(body(109.0, NOW + datetime.timedelta(hours=1)), first)
-    assert not publication.is_due(body(99.0), first)
-    assert publication.is_due(body(111.0), first)
-    assert publication.is_due(body(85.0), first)
-    assert publication.is_due(body(101.0, watts=1001.0), first)
+    assert not is_due(body(109.0, NOW + datetime.timedelta(hours=1)), first)
+    assert not is_due(body(99.0), first)
+    assert is_due(body(111.0), first)
+    assert is_due(body(85.0), first)
+    assert is_due(body(101.0, watts=1001.0), first)
+    assert is_due(published({}), first) and is_due(first, published({}))
+
+
+def test_limits_whose_readings_swing_by_turns_write_nothing() -> None:
+    """Each is near a border of its steps, as of thousands of nodes some always are."""
+
+    def body(a: float, b: float) -> Json:
+        given = (("a", a), ("b", b))
+        limits = [limit(1000.0, name, kind="node", beside=beside) for name, beside in given]
+        return published({}, {"limits": limits})
+
+    before: t.Mapping[str, t.Any] = body(109.0, 109.0)
+    writes = 0
+    for number in range(10):
+        now = publication.steady(body(*((111.0, 109.0) if number % 2 else (109.0, 111.0))), before)
+        if publication.is_due(now, before):
+            before, writes = now, writes + 1
+    assert writes == 2
+    assert [one["beside_watts"] for one in before["limits"]] == [120.0, 120.0]
+    assert publication.steady(body(85.0, 109.0), before)["limits"][0]["beside_watts"] == 90.0
+
+
+def test_the_figures_of_reasons_are_news_every_five_minutes_alone() -> None:
+    def body(inlet: int, seconds: float = 0.0, node: str = "n1") -> Json:
+        plan = {"closed": {node: f"node(s) in rack r1 (inlet of {inlet} °C, limit 32 °C)"}}
+        return published({}, plan, NOW + datetime.timedelta(seconds=seconds))
+
+    first = body(35)
+    assert not publication.is_due(body(36, 299.0), first)
+    assert publication.is_due(body(36, 300.0), first)
+    assert not publication.is_due(body(35, 3600.0), first)
+    assert publication.is_due(body(35, node="n2"), first)
     assert publication.is_due(published({}), first) and publication.is_due(first, published({}))
 
 
@@ -374,4 +511,9 @@ def test_one_spoilt_limit_leaves_the_others(odd: t.Any) -> None:
     assert found.closed.keys() == {"b"} and len(found.closed["b"]) <= 200
     cluster = Cluster().nodes(node("cheap")).publish(body)
     assert refused(cluster, pod("a"), "cheap").keys() == {"cheap"}
-    assert publication.is_due(published({}), body)
+    others: list[Json] = [{}, {"limits": 7, "closed": 7}, {"limits": [{"kind": [], "name": {}}]}]
+    for spoilt in others:
+        before = {**body, **spoilt}
+        assert publication.is_due(publication.steady(published({}), before), before)
+        own = published({}, {"limits": [limit(100.0, "cheap")]})
+        assert publication.steady(own, before) == own

@@ -55,6 +55,13 @@ def test_it_is_written_for_news_and_for_intentions_that_go_on() -> None:
     assert is_due(published({}, {"placements": [PLACEMENT]}, now=LATER), intends)
 
 
+@pytest.mark.parametrize("plan", [{}, {"placements": [PLACEMENT]}])
+@pytest.mark.parametrize("time", ["odd", 7, None])
+def test_a_published_time_that_cannot_be_read_is_replaced(plan: Json, time: t.Any) -> None:
+    body = published({}, plan)
+    assert is_due(body, {**body, "time": time})
+
+
 def test_one_spoilt_node_leaves_the_others() -> None:
     body = published({"good": linear(5.0)})
     body["curves"]["odd"] = {"cpu": [0, 0], "watts": [1, 2]}

@@ -103,7 +103,7 @@ def test_kube_schedulers_calls_are_answered_with_what_the_watches_told(running: 
 def test_a_node_beyond_its_limit_fails_until_a_binding_elsewhere_is_seen(tmp_path: Path) -> None:
     rack = {
         **{"kind": "rack", "name": "r1", "nodes": ["cheap"]},
-        **{"limit_watts": 104.0, "beside_watts": 0.0},
+        **{"limit_watts": 104.0, "beside_watts": 0.0, "not_ready": []},
     }
     with WatchApi() as api:
         serve_fleet(api, limits=[rack])
@@ -112,9 +112,10 @@ def test_a_node_beyond_its_limit_fails_until_a_binding_elsewhere_is_seen(tmp_pat
 
             def failed(name: str) -> Json:
                 found: Json = program.post("/filter", arguments(watts_pod(name), NAMES))[1]
-                assert found["FailedAndUnresolvableNodes"] == {} and found["Error"] == ""
-                assert sorted([*found["NodeNames"], *found["FailedNodes"]]) == NAMES
-                return dict(found["FailedNodes"])
+                assert found["FailedNodes"] == {} and found["Error"] == ""
+                reasons: Json = found["FailedAndUnresolvableNodes"]
+                assert sorted([*found["NodeNames"], *reasons]) == NAMES
+                return reasons
 
             assert failed("first") == {}
             reason = "node(s) in rack r1 (104 W of 104 W; this pod adds at least 4 W)"

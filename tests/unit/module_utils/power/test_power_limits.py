@@ -114,6 +114,7 @@ def test_pods_go_to_another_rack_where_one_is_full() -> None:
             "kind": "rack",
             "name": "r0",
             "nodes": ["node-0", "node-1"],
+            "not_ready": [],
             "limit_watts": 280.0,
             "beside_watts": 0.0,
             "watts_before": 200.0,
@@ -185,7 +186,9 @@ def test_a_machine_that_takes_no_pods_draws_what_was_measured() -> None:
     given_task = task({}, pods, nodes=nodes)
     limits = {"rack_watts": {"r0": 230}}
     assert by_rack(place_measured(given_task, limits)) == {"r0": 3}
-    assert by_rack(place_measured(given_task, limits, watts={"node-1": 60.0})) == {"r0": 1}
+    result = place_measured(given_task, limits, watts={"node-1": 60.0})
+    assert by_rack(result) == {"r0": 1}
+    assert [one["not_ready"] for one in result["limits"]] == [["node-1"]]
 
 
 def test_a_rack_that_is_too_hot_takes_no_new_pod() -> None:
