@@ -25,6 +25,7 @@ MARGIN_CELSIUS = 2.0
 # Inlets outside of these are no measurements: ASHRAE's widest class ends at 45 °C.
 _COLDEST_CELSIUS, _HOTTEST_CELSIUS = 0.0, 70.0
 # An inlet that is hotter than all others of its rack by more tells of its machine, not of the rack.
+# Of two, either may be wrong.
 ODD_CELSIUS = 15.0
 # Less power helps if the inlet fell by this, which no rounding makes, until it fell by that share.
 _COOLER_CELSIUS, _FAIR_SHARE = 2.0, 0.2
@@ -72,8 +73,11 @@ def next_reduction(
             return None
         first = reading.watts
         return Reduction(_lowered(first, reading), now, first, reading.celsius)
-    waited = reading.time - before.changed_at
-    if is_above and waited >= SETTLING:
+    # Clocks differ between hosts, and jump.
+    before = replace(before, changed_at=min(before.changed_at, now))
+    waited = min(reading.time, now) - before.changed_at
+    # A next step where the power does not follow this one would only leave more to evictions.
+    if is_above and waited >= SETTLING and reading.watts <= before.watts:
         # A rack that draws less than it may is not cooled by a step above its power.
         lowered = _lowered(min(before.watts, reading.watts / TARGET), reading)
         return _changed(before, min(before.watts, lowered), now)
@@ -92,7 +96,7 @@ def hottest_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[
         if _COLDEST_CELSIUS < celsius <= _HOTTEST_CELSIUS
     }
     hottest = sorted(counted, key=lambda name: (-counted[name], name))
-    if len(hottest) > 1 and counted[hottest[0]] - counted[hottest[1]] > ODD_CELSIUS:
+    if len(hottest) > 2 and counted[hottest[0]] - counted[hottest[1]] > ODD_CELSIUS:
         del counted[hottest.pop(0)]
     return (hottest[0] if hottest else None), frozenset(inlets.keys() - counted.keys())
 

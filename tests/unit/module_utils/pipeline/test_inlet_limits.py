@@ -71,8 +71,8 @@ def test_a_rack_above_its_inlet_limit_is_capped_step_by_step_and_comes_back(rack
     assert rack.names[1] not in rack.caps, "the highest priority gives last"
     assert rack.recorded[KEY]["first_celsius"] == HOT
     assert rack.warnings == [
-        f"The inlet of rack r1 has 35 °C, above its limit of 32 °C, so that the rack may draw "
-        f"{found['limit_watts']:,.0f} W of its {found['watts']:,.0f} W; caps are set"
+        f"The inlet of rack r1 has 35 °C at {min(rack.names)}, above its limit of 32 °C; the rack "
+        f"draws {found['watts']:,.0f} W and may draw {found['limit_watts']:,.0f} W; caps are set"
     ]
     # Before readings show the step nothing more happens; then the next step is due.
     caps = rack.caps
@@ -200,6 +200,65 @@ def test_evictions_come_where_caps_are_off_and_wait_for_the_next_step(rack: Rack
     assert rack.cluster.evicted == first, "the rack draws what it may"
     after(rack, 1, HOT - 2, cap="off", evict="on")
     assert len(rack.cluster.evicted) > len(first)
+
+
+def test_a_rack_of_many_kilowatts_has_a_record_that_the_next_run_reads(rack: Rack) -> None:
+    """A BMC gets no such limit, but a rack of accelerators may draw it."""
+    rack.run(inlet())
+    entry = {**rack.recorded[KEY], "watts": 124_000.0, "first_watts": 130_000.0}
+    rack.cluster.change_record({KEY: json.dumps(entry)})
+    assert domain_of(rack.run(inlet()))["limit_watts"] == 124_000.0
+
+
+def test_a_rack_whose_machines_all_sleep_is_reduced_no_more(rack: Rack) -> None:
+    """Nothing there can cool or heat up, and a reduced rack would never be woken."""
+    rack.run(inlet())
+    rack.taints, rack.tainted = [{"key": ASLEEP_TAINT, "effect": "NoSchedule"}], rack.names
+    found = domain_of(rack.run(inlet()))
+    assert (found["limit_watts"], KEY in rack.recorded) == (None, False)
+
+
+def test_a_cool_rack_without_power_readings_is_reduced_no_more(rack: Rack) -> None:
+    rack.run(inlet())
+    rack.unread = frozenset(rack.names)
+    found = domain_of(after(rack, 11, COOL))
+    assert (found["state"], found["limit_watts"], rack.recorded) == ("within", None, {})
+
+
+def test_bmcs_that_do_not_answer_take_nothing_from_what_their_rack_may_draw(rack: Rack) -> None:
+    """Else the rack had to draw as little as the others do, once they answer again."""
+    before = rack.total
+    rack.unread = frozenset(rack.names[1:])
+    first = domain_of(rack.run(inlet()))["limit_watts"]
+    assert first >= (1 - STEP) * before
+    rack.unread = frozenset()
+    rack.run(inlet())
+    low = rack.total
+    assert low >= 0.9 * before
+    # One that fails later leaves no room for the others, and is no reason for a wider step.
+    caps, rack.unread = rack.caps, frozenset(rack.names[1:])
+    rack.run(inlet())
+    assert all(watts <= caps[name] for name, watts in rack.caps.items() if name in caps)
+    lowered = domain_of(after(rack, 5, HOT))["limit_watts"]
+    assert lowered >= 0.9 * first
+
+
+def test_a_time_in_the_future_stops_no_reduction(rack: Rack) -> None:
+    """A clock that was wrong for a while, or a hand in the record."""
+    rack.run(inlet())
+    entry = {**rack.recorded[KEY], "changed_at": "2099-01-01T00:00:00Z"}
+    rack.cluster.change_record({KEY: json.dumps(entry)})
+    rack.run(inlet())
+    after(rack, 11, COOL)
+    for _step in range(4):
+        after(rack, 11, COOL)
+    assert rack.recorded.get(KEY) is None
+
+
+def test_the_warning_names_the_machine_of_the_hottest_inlet(rack: Rack) -> None:
+    rack.inlets = {**dict.fromkeys(rack.names, 25.0), rack.names[1]: 32.4}
+    rack.run(inlet())
+    assert f"has 32.4 °C at {rack.names[1]}, above its limit of 32 °C" in rack.warnings[-1]
 
 
 def test_a_room_above_the_limit_evicts_no_pod_once_it_is_known(rack: Rack) -> None:
