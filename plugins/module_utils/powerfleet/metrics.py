@@ -150,36 +150,33 @@ def _of_domains(limiting: Object) -> list[Family]:
     named = [
         ({"kind": one["kind"], "domain": one["name"]}, one) for one in limiting.get("domains") or ()
     ]
+    inlets = [(labels, one) for labels, one in named if one["kind"] == "inlet"]
+    others = [(labels, one) for labels, one in named if one["kind"] != "inlet"]
     families = (
         (
             "limit_measured_watts",
             "Measured power draw of a rack, of the fleet, or of a node above its limit.",
             "watts",
+            others,
         ),
-        ("limit_celsius", "Inlet limit of a rack.", "limit_celsius"),
-        ("limit_measured_celsius", "Hottest inlet of a rack with an inlet limit.", "celsius"),
-        ("limit_capped_machines", "Machines with a cap for a limit.", "capped"),
-        ("limit_evicted_pods", "Pods that the last run evicted for a limit.", "evicted"),
-    )
-    allowed = [(labels, one["limit_watts"]) for labels, one in named if one["kind"] == "inlet"]
-    return [
+        ("limit_celsius", "Inlet limit of a rack.", "limit_celsius", inlets),
+        ("limit_measured_celsius", "Hottest inlet of a rack that counts.", "celsius", inlets),
         (
             "limit_allowed_watts",
-            "Power that a rack above its inlet limit may still draw.",
-            [(labels, float(watts)) for labels, watts in allowed if watts is not None],
+            "Power that a rack may still draw for its inlet.",
+            "limit_watts",
+            inlets,
         ),
-        *(
-            (
-                name,
-                text,
-                [
-                    (labels, float(one[key]))
-                    for labels, one in named
-                    if one.get(key) is not None and (key, one["kind"]) != ("watts", "inlet")
-                ],
-            )
-            for name, text, key in families
-        ),
+        ("limit_capped_machines", "Machines with a cap for a limit.", "capped", named),
+        ("limit_evicted_pods", "Pods that the last run evicted for a limit.", "evicted", named),
+    )
+    return [
+        (
+            name,
+            text,
+            [(labels, float(one[key])) for labels, one in domains if one[key] is not None],
+        )
+        for name, text, key, domains in families
     ]
 
 

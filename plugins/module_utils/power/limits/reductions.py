@@ -85,7 +85,8 @@ def next_reduction(
         return before
     if not reading.is_held or before.watts >= before.first_watts:
         return None
-    return _changed(before, round((1 + STEP) * before.watts, 1), now)
+    raised = max(reading.floor_watts, (1 + STEP) * before.watts)
+    return _changed(before, round(raised, 1), now)
 
 
 def hottest_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[str]]:

@@ -94,6 +94,12 @@ def test_a_reduction_of_the_future_began_now() -> None:
     assert after(before, reading(40.0, 900.0)) == begun()
 
 
+def test_power_rises_from_the_floor_at_once() -> None:
+    """What is below it, such as 0 W of a hand in the record, is nothing that a rack may draw."""
+    raised = after(begun(0.0), reading(25.0, minutes=10))
+    assert raised is not None and raised.watts == 400.0
+
+
 def test_a_floor_above_the_present_power_raises_nothing() -> None:
     assert after(begun(300.0), reading(40.0, minutes=5)) == begun(300.0)
 
