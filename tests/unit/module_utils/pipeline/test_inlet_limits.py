@@ -255,6 +255,27 @@ def test_a_time_in_the_future_stops_no_reduction(rack: Rack) -> None:
     assert rack.recorded.get(KEY) is None
 
 
+def test_a_reduced_rack_whose_inlets_vary_below_the_limit_causes_no_write(rack: Rack) -> None:
+    rack.run(inlet())
+    caps = rack.caps
+    for celsius in (31.0, 32.0, 30.0, 32.0):
+        rack.cluster.asked.clear()
+        result = after(rack, 6, celsius)
+        assert {method for method, _path in rack.cluster.asked} == {"GET"}
+        assert (domain_of(result)["state"], result["changed"]) == ("reduced", False)
+        assert (rack.caps, result["limits"]["changes"]) == (caps, [])
+
+
+@pytest.mark.parametrize("evict", ["off", "on"])
+def test_a_dry_run_after_caps_leaves_them_and_tells_it(rack: Rack, evict: str) -> None:
+    rack.run(inlet())
+    caps, recorded = rack.caps, rack.recorded
+    for _run in range(3):
+        after(rack, 11, COOL, cap="dry_run", evict=evict)
+    assert (rack.caps, rack.recorded) == (caps, recorded)
+    assert any("Caps of earlier runs stay" in one for one in rack.warnings)
+
+
 def test_the_warning_names_the_machine_of_the_hottest_inlet(rack: Rack) -> None:
     rack.inlets = {**dict.fromkeys(rack.names, 25.0), rack.names[1]: 32.4}
     rack.run(inlet())
