@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from ...base.context import Context, Result
 from ...base.fields.lenient import member, objects, text, whole
 from ...base.json_types import Object
-from ...nodeconfig.readings import Reading, Readings
 from ...power.limits.caps import IDLE_MARGIN, TARGET, CapMachine, CapPlan, plan_caps
 from ...power.limits.domains import Limit, Place, limits_on, place_of
 from ...power.limits.options import PowerLimits
@@ -124,17 +123,6 @@ class Capping:
             for curve in [None if name in self.asleep else curves.by_node.get(name)]
             for floor in [_floor_watts(curve)]
         )
-
-    def unread_watts(self, names: t.Iterable[str], readings: Readings, curves: Curves) -> float:
-        """The power of awake machines whose BMCs do not answer: the last one, or that of the cap if
-        it is less, else all that the curve allows."""
-        found = 0.0
-        for name in self.machines.keys() & set(names) - self.watts.keys() - self.asleep:
-            last = readings.get(name, Reading()).value("power_watts")
-            cap, curve = self.caps.get(name), curves.by_node.get(name)
-            known = [one for one in (last, cap and cap.watts) if one is not None]
-            found += min(known, default=0.0 if curve is None else max(curve.watts))
-        return found
 
     def unread(self, racks: t.Collection[str]) -> dict[str, list[str]]:
         """Machines of other runs by rack, which this run does not read."""

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...base.context import Parameters
-from ...nodeconfig.readings import Readings, fresh_values
+from ...nodeconfig.readings import Reading, Readings, fresh_values
 from ...power.limits.domains import Limit, by_rack
 from ...power.limits.options import PowerLimits, limit_of
 from ...power.limits.reductions import (
@@ -70,11 +70,6 @@ class RackInlet:
         """Whether the inlet follows the power of the rack, as far as is known."""
         return self.reduction is None or self.celsius is None or self.reduction.helps(self.celsius)
 
-    @property
-    def finding(self) -> str:
-        """The inlet and its machine, with which sentences begin."""
-        return f"The inlet of rack {self.name} has {self.celsius:.3g} °C at {self.hottest}"
-
     def problems(self) -> t.Iterator[str]:
         """Sentences about sensors, and about a rack whose inlet does not follow its power."""
         title = f"inlet limit of rack {self.name}"
@@ -91,7 +86,8 @@ class RackInlet:
         if self.state == "above" and self.reduction is not None and not self.helps:
             first, now = self.reduction.first_watts, self.reduction.watts
             yield (
-                f"{self.finding} after its power was reduced from {first:,.0f} W to {now:,.0f} W, and "
+                f"The inlet of rack {self.name} has {self.celsius:.3g} °C at {self.hottest} after its "
+                f"power was reduced from {first:,.0f} W to {now:,.0f} W, and "
                 f"{self.reduction.first_celsius:.3g} °C before: its air comes warm from the room, so "
                 "that no pod is evicted for it; look at the cooling and the sensor, or raise the limit"
             )
@@ -151,7 +147,7 @@ def _reduced(
     is_hot = rack.celsius is not None and rack.celsius > rack.limit_celsius
     if not rack.is_awake or (before is None and not (is_hot and rack.watts)):
         return rack
-    unread = capping.unread_watts(rack.nodes, readings, curves())
+    unread = _unread_watts(capping, rack.nodes, readings, curves())
     rack = replace(rack, reduction=before, unread_watts=unread)
     if rack.hottest is None or rack.celsius is None or (is_hot and not rack.watts):
         return rack
@@ -164,6 +160,20 @@ def _reduced(
     )
     now = capping.context.now().replace(microsecond=0)
     return replace(rack, reduction=next_reduction(before, reading, rack.limit_celsius, now))
+
+
+def _unread_watts(
+    capping: Capping, names: t.Iterable[str], readings: Readings, curves: Curves
+) -> float:
+    """The power of awake machines whose BMCs do not answer: the last one, or that of the cap if it
+    is less, else all that the curve allows."""
+    found = 0.0
+    for name in capping.machines.keys() & set(names) - capping.watts.keys() - capping.asleep:
+        last = readings.get(name, Reading()).value("power_watts")
+        cap, curve = capping.caps.get(name), curves.by_node.get(name)
+        known = [one for one in (last, cap and cap.watts) if one is not None]
+        found += min(known, default=0.0 if curve is None else max(curve.watts))
+    return found
 
 
 def reductions(
