@@ -316,6 +316,23 @@ def test_a_machine_that_only_a_gateway_reaches_gets_no_cap_and_is_told(rack: Rac
     assert "never a gateway" in rack.warnings[0]
 
 
+def test_a_cap_never_rises_above_the_limit_of_somebody_else(rack: Rack) -> None:
+    """A hand set it, for a reason of its own; all other machines idle, so that there is room."""
+    first = rack.machines[0]
+    rack.limit_by_hand(first, limit_watts=300)
+    rack.run(inlet())
+    entry = rack.recorded[KEY]
+    assert rack.caps[first.name] < 300
+    loads = {one.name: 0.05 * one.cores for one in rack.machines[1:]}
+    rack.lab.admin("PUT", "/loads", loads)
+    after(rack, 1, 31.0)
+    assert rack.recorded[KEY] == entry
+    assert rack.caps[first.name] == 300
+    rack.load(1.0)
+    rack.run(inlet(cap="off"))
+    assert rack.caps == {first.name: 300}
+
+
 def test_a_reduced_rack_takes_no_pod(rack: Rack) -> None:
     rack.run(inlet())
     given = {"host": rack.host, "steps": ["limits"], "run_dir": str(rack.folder), "limits": inlet()}
