@@ -157,6 +157,7 @@ def _reduced(
         rack.watts + unread,
         capping.least_watts(rack.nodes, curves()) + unread,
         capping.is_held(rack.nodes),
+        unread,
     )
     now = capping.context.now().replace(microsecond=0)
     return replace(rack, reduction=next_reduction(before, reading, rack.limit_celsius, now))

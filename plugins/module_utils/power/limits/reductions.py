@@ -50,6 +50,7 @@ class RackReading(t.NamedTuple):
     """The hottest inlet of a rack in °C, the time of its reading, and the power in W.
 
     Caps cannot bring the rack below ``floor_watts``. ``is_held`` says whether a cap holds a machine.
+    ``unread_watts`` are a part of both, assumed of machines without a reading.
     """
 
     celsius: float
@@ -57,6 +58,7 @@ class RackReading(t.NamedTuple):
     watts: float
     floor_watts: float
     is_held: bool
+    unread_watts: float = 0.0
 
 
 def next_reduction(
@@ -85,7 +87,7 @@ def next_reduction(
         return before
     if not reading.is_held or before.watts >= before.first_watts:
         return None
-    raised = max(reading.floor_watts, (1 + STEP) * before.watts)
+    raised = max(reading.floor_watts, _stepped(before.watts, STEP, reading))
     return _changed(before, round(raised, 1), now)
 
 
@@ -103,7 +105,12 @@ def hottest_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[
 
 
 def _lowered(watts: float, reading: RackReading) -> float:
-    return round(max(reading.floor_watts, (1 - STEP) * watts), 1)
+    return round(max(reading.floor_watts, _stepped(watts, -STEP, reading)), 1)
+
+
+def _stepped(watts: float, step: float, reading: RackReading) -> float:
+    """The power after a step of the machines with a reading, which alone are capped."""
+    return watts + step * max(0.0, watts - reading.unread_watts)
 
 
 def _changed(before: Reduction, watts: float, now: datetime.datetime) -> Reduction:

@@ -94,6 +94,17 @@ def test_a_reduction_of_the_future_began_now() -> None:
     assert after(before, reading(40.0, 900.0)) == begun()
 
 
+def test_a_step_is_a_share_of_the_power_of_machines_with_a_reading() -> None:
+    """Only these are capped, so that a step of the whole would be a jump for them."""
+    given = reading(34.0, 4000.0)._replace(unread_watts=3000.0)
+    assert after(None, given) == Reduction(3950.0, NOW, 4000.0, 34.0)
+    raised = after(
+        Reduction(3500.0, NOW, 4000.0, 34.0),
+        given._replace(celsius=25.0, time=NOW + 10 * MINUTE),
+    )
+    assert raised is not None and raised.watts == 3525.0
+
+
 def test_power_rises_from_the_floor_at_once() -> None:
     """What is below it, such as 0 W of a hand in the record, is nothing that a rack may draw."""
     raised = after(begun(0.0), reading(25.0, minutes=10))
