@@ -58,13 +58,17 @@ class Rack:
     have_uuids: bool = True
     own: frozenset[str] | None = None
     taints: list[Json] = field(default_factory=list)
+    tainted: t.Collection[str] = ()
     warnings: list[str] = field(default_factory=list)
     inlets: dict[str, float] | None = None
+    # Machines without a fresh power reading in these runs.
+    unread: frozenset[str] = frozenset()
     now: datetime.datetime = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
     def __post_init__(self) -> None:
         self.machines = [self.lab.machine(vendor) for vendor in VENDORS]
         self.names = [machine.name for machine in self.machines]
+        self.tainted = self.names[:1]
         self.load(1.0)
         # The second machine has the pod of the highest priority.
         for index, name in enumerate(self.names):
@@ -131,7 +135,7 @@ class Rack:
                     "name": name,
                     "labels": {**RACK, "node.kubernetes.io/instance-type": name},
                 },
-                "spec": {"taints": self.taints if name == self.names[0] else []},
+                "spec": {"taints": self.taints if name in self.tainted else []},
                 "status": {
                     "allocatable": {"cpu": "64", "pods": "110"},
                     "nodeInfo": {"systemUUID": system_uuid(name) if self.have_uuids else ""},
@@ -149,7 +153,7 @@ class Rack:
             self._write_readings(self.inlets)
 
     def _write_readings(self, inlets: Json) -> None:
-        watts = self.watts
+        watts = {name: one for name, one in self.watts.items() if name not in self.unread}
         found = {
             name: {
                 quantity: Value(value, self.now)

@@ -95,7 +95,8 @@ class Entry:
 
     def at(self, now: datetime.datetime) -> Entry:
         """The entry without an eviction that was long ago."""
-        is_old = self.evicted_at is not None and self.evicted_at <= now - _FORGOTTEN_AFTER
+        # A time that is as far in the future is that of a clock which was wrong.
+        is_old = self.evicted_at is not None and abs(now - self.evicted_at) >= _FORGOTTEN_AFTER
         return Entry(self.cap) if is_old else self
 
     def as_text(self) -> str:
@@ -223,8 +224,8 @@ def _read_entry(given: t.Any) -> Entry:
 
 def _read_reduced(body: Object) -> RackReduction:
     """Raises ValueError and InvalidInput."""
-    watts, first_watts = _watts(member(body, "watts")), _watts(member(body, "first_watts"))
-    celsius = number(member(body, "first_celsius"))
+    names = ("watts", "first_watts", "first_celsius")
+    watts, first_watts, celsius = (number(member(body, name)) for name in names)
     if watts is None or first_watts is None or celsius is None:
         raise ValueError("the entry of a rack lacks watts, first_watts or first_celsius")
     changed_at = parse_time(text(member(body, "changed_at")) or "")

@@ -154,11 +154,11 @@ _MEASURED_WATTS = (
 _INLETS = (
     (
         "limit_allowed_watts",
-        "Power that a rack above its inlet limit may still draw.",
+        "Power that a rack may still draw for its inlet.",
         "limit_watts",
     ),
     ("limit_celsius", "Inlet limit of a rack.", "limit_celsius"),
-    ("limit_measured_celsius", "Hottest inlet of a rack with an inlet limit.", "celsius"),
+    ("limit_measured_celsius", "Hottest inlet of a rack that counts.", "celsius"),
 )
 _REMEDIES = (
     ("limit_capped_machines", "Machines with a cap for a limit.", "capped"),

@@ -35,6 +35,8 @@ _MAX_NAMED = 3
 HEARTBEAT_SECONDS = 300.0
 # Tolerances of a value: a share of the stored one, or a number of units.
 _NOTABLE_SHARE, _NOTABLE_WATTS, _NOTABLE_CELSIUS = 0.02, 1.0, 0.5
+# One of hundreds of racks would change in each run, as sensors of BMCs have whole degrees.
+_NOTABLE_INLET = 1.5
 
 
 @dataclass(frozen=True)
@@ -237,8 +239,12 @@ def _settled_limits(limits: Object, stored: Object) -> Status:
         known = before.get((one.get("kind"), one.get("name")), {})
         watts = _settled(one.get("watts"), known.get("watts"), _NOTABLE_WATTS, _NOTABLE_SHARE)
         evicted = one.get("evicted") or known.get("evicted")
-        celsius = _settled(one.get("celsius"), known.get("celsius"), _NOTABLE_CELSIUS)
-        domains.append({**one, "watts": watts, "celsius": celsius, "evicted": evicted})
+        celsius = _settled(one.get("celsius"), known.get("celsius"), _NOTABLE_INLET)
+        told = {**one, "watts": watts, "celsius": celsius, "evicted": evicted}
+        is_settled = celsius is not None and celsius == known.get("celsius")
+        if is_settled and {one["state"], known.get("state")} == {"above", "reduced"}:
+            told["state"] = known["state"]
+        domains.append(told)
     evicted = limits.get("evicted") or member(stored, "limits", "evicted")
     return {**limits, "domains": domains, "evicted": evicted}
 

@@ -85,7 +85,7 @@ def _measured(domain: Object) -> str:
     capped = f"; {domain['capped']} machines have a cap" if domain["capped"] else ""
     now, limit = f"{domain['watts']:,.0f} W", f"{domain.get('limitWatts', 0.0):,.0f} W"
     if domain["kind"] == "inlet":
-        now, limit = f"{domain['celsius']:.0f} °C", f"{domain['limitCelsius']:g} °C"
+        now, limit = f"{domain['celsius']:.3g} °C", f"{domain['limitCelsius']:g} °C"
     return f"{title_of(*_key(domain))}: {now}, {relation} its limit of {limit}{capped}"
 
 

@@ -185,6 +185,7 @@ class Capping:
                     _floor_watts(curve) if can_be_capped else None,
                     priorities.get(name, 0),
                     None if cap is None else cap.watts,
+                    None if cap is None else cap.before_watts,
                 )
         return found
 
@@ -356,4 +357,5 @@ def _within_bounds(machine: CapMachine, allowed: Result | None) -> CapMachine:
     if allowed is None or machine.floor_watts is None:
         return replace(machine, floor_watts=None)
     floor_watts = max(machine.floor_watts, allowed["min_watts"] or 0.0)
-    return replace(machine, floor_watts=floor_watts, max_watts=allowed["max_watts"])
+    bounds = [one for one in (machine.max_watts, allowed["max_watts"]) if one is not None]
+    return replace(machine, floor_watts=floor_watts, max_watts=min(bounds, default=None))

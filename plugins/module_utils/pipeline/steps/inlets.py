@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...base.context import Parameters
-from ...nodeconfig.readings import Readings, fresh_values
+from ...nodeconfig.readings import Reading, Readings, fresh_values
 from ...power.limits.domains import Limit, by_rack
 from ...power.limits.options import PowerLimits, limit_of
 from ...power.limits.reductions import (
@@ -34,7 +34,7 @@ class RackInlet:
     """A rack with an inlet limit, its hottest inlet that counts, and its reduction after this run.
 
     ``odd`` are nodes whose inlets do not count. ``watts`` is the power of its machines with a reading.
-    ``is_awake`` says whether a machine of it is awake.
+    ``is_awake`` says whether a machine of it is awake. ``unread_watts`` is assumed of the others.
     """
 
     name: str
@@ -46,6 +46,7 @@ class RackInlet:
     watts: float
     is_awake: bool
     reduction: Reduction | None = None
+    unread_watts: float = 0.0
 
     @property
     def state(self) -> str:
@@ -58,10 +59,11 @@ class RackInlet:
 
     @property
     def limit(self) -> Limit | None:
-        """What the rack may draw."""
+        """What the machines with a reading may draw."""
         if self.reduction is None:
             return None
-        return Limit("inlet", self.name, self.nodes, self.reduction.watts)
+        left = max(0.0, self.reduction.watts - self.unread_watts)
+        return Limit("inlet", self.name, self.nodes, left)
 
     @property
     def helps(self) -> bool:
@@ -84,10 +86,10 @@ class RackInlet:
         if self.state == "above" and self.reduction is not None and not self.helps:
             first, now = self.reduction.first_watts, self.reduction.watts
             yield (
-                f"The inlet of rack {self.name} has {self.celsius:.0f} °C after its power was reduced "
-                f"from {first:,.0f} W to {now:,.0f} W, and {self.reduction.first_celsius:.0f} °C "
-                "before: its air comes warm from the room, so that no pod is evicted for it; look at "
-                "the cooling, or raise the limit"
+                f"The inlet of rack {self.name} has {self.celsius:.3g} °C at {self.hottest} after its "
+                f"power was reduced from {first:,.0f} W to {now:,.0f} W, and "
+                f"{self.reduction.first_celsius:.3g} °C before: its air comes warm from the room, so "
+                "that no pod is evicted for it; look at the cooling and the sensor, or raise the limit"
             )
 
 
@@ -111,9 +113,10 @@ def rack_inlets(
             continue
         one = _rack_inlet(capping, rack, tuple(names), limit, readings)
         entry = entries.get(rack_key(rack, capping.owner), Entry())
-        before = None if entry.reduced is None else entry.reduced.reduction
-        after = _reduction(capping, one, before, readings, curves) if is_active else None
-        found.append(replace(one, reduction=after))
+        if is_active:
+            before = None if entry.reduced is None else entry.reduced.reduction
+            one = _reduced(capping, one, before, readings, curves)
+        found.append(one)
     return found
 
 
@@ -130,28 +133,48 @@ def _rack_inlet(
     return RackInlet(rack, names, limit, hottest, celsius, odd, watts, bool(awake))
 
 
-def _reduction(
+def _reduced(
     capping: Capping,
     rack: RackInlet,
     before: Reduction | None,
     readings: Readings,
     curves: t.Callable[[], Curves],
-) -> Reduction | None:
-    """The reduction after this run; that of before where nothing can be judged."""
+) -> RackInlet:
+    """The rack with its reduction after this run; that of before where nothing can be judged.
+
+    A rack whose machines all sleep has none: it would never be woken.
+    """
     is_hot = rack.celsius is not None and rack.celsius > rack.limit_celsius
-    if rack.hottest is None or rack.celsius is None or not rack.watts:
-        return before
-    if before is None and not is_hot:
-        return None
+    if not rack.is_awake or (before is None and not (is_hot and rack.watts)):
+        return rack
+    unread = _unread_watts(capping, rack.nodes, readings, curves())
+    rack = replace(rack, reduction=before, unread_watts=unread)
+    if rack.hottest is None or rack.celsius is None or (is_hot and not rack.watts):
+        return rack
     reading = RackReading(
         rack.celsius,
         readings[rack.hottest].values["inlet_celsius"].time,
-        rack.watts,
-        capping.least_watts(rack.nodes, curves()),
+        rack.watts + unread,
+        capping.least_watts(rack.nodes, curves()) + unread,
         capping.is_held(rack.nodes),
+        unread,
     )
     now = capping.context.now().replace(microsecond=0)
-    return next_reduction(before, reading, rack.limit_celsius, now)
+    return replace(rack, reduction=next_reduction(before, reading, rack.limit_celsius, now))
+
+
+def _unread_watts(
+    capping: Capping, names: t.Iterable[str], readings: Readings, curves: Curves
+) -> float:
+    """The power of awake machines whose BMCs do not answer: the last one, or that of the cap if it
+    is less, else all that the curve allows."""
+    found = 0.0
+    for name in capping.machines.keys() & set(names) - capping.watts.keys() - capping.asleep:
+        last = readings.get(name, Reading()).value("power_watts")
+        cap, curve = capping.caps.get(name), curves.by_node.get(name)
+        known = [one for one in (last, cap and cap.watts) if one is not None]
+        found += min(known, default=0.0 if curve is None else max(curve.watts))
+    return found
 
 
 def reductions(

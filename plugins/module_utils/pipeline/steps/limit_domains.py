@@ -111,14 +111,15 @@ class Domains:
                 f"The {title} draws {domain['watts']:,.0f} W, above its limit of "
                 f"{domain['limit_watts']:,.0f} W; {covered[mode]}{left}"
             )
+        hottest = next(one.hottest for one in self.racks if one.name == domain["name"])
         now, limit = domain["celsius"], domain["limit_celsius"]
         if domain["limit_watts"] is None:
             return (
-                f"The {title} has {now:.0f} °C, above its limit of {limit:g} °C; nothing reduces its "
-                "power"
+                f"The {title} has {now:.3g} °C at {hottest}, above its limit of {limit:g} °C; nothing "
+                "reduces its power"
             )
         return (
-            f"The inlet of rack {domain['name']} has {now:.0f} °C, above its limit of {limit:g} °C, so "
-            f"that the rack may draw {domain['limit_watts']:,.0f} W of its {domain['watts']:,.0f} W; "
-            f"{covered[mode]}{left}"
+            f"The inlet of rack {domain['name']} has {now:.3g} °C at {hottest}, above its limit of "
+            f"{limit:g} °C; the rack draws {domain['watts']:,.0f} W and may draw "
+            f"{domain['limit_watts']:,.0f} W; {covered[mode]}{left}"
         )

@@ -33,7 +33,8 @@ _NOTABLE_SHARE = 0.03
 class CapMachine:
     """One machine: its fresh power draw, the least cap, its highest priority, and our cap, in W.
 
-    ``floor_watts`` None: it cannot be capped. ``max_watts`` is the highest limit of its BMC, if any.
+    ``floor_watts`` None: it cannot be capped. ``max_watts`` is the highest limit of its BMC, or the
+    one that it had before our cap, if any.
     """
 
     name: str

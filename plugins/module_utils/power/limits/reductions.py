@@ -25,6 +25,7 @@ MARGIN_CELSIUS = 2.0
 # Inlets outside of these are no measurements: ASHRAE's widest class ends at 45 °C.
 _COLDEST_CELSIUS, _HOTTEST_CELSIUS = 0.0, 70.0
 # An inlet that is hotter than all others of its rack by more tells of its machine, not of the rack.
+# Of two, either may be wrong.
 ODD_CELSIUS = 15.0
 # Less power helps if the inlet fell by this, which no rounding makes, until it fell by that share.
 _COOLER_CELSIUS, _FAIR_SHARE = 2.0, 0.2
@@ -49,6 +50,7 @@ class RackReading(t.NamedTuple):
     """The hottest inlet of a rack in °C, the time of its reading, and the power in W.
 
     Caps cannot bring the rack below ``floor_watts``. ``is_held`` says whether a cap holds a machine.
+    ``unread_watts`` are a part of both, assumed of machines without a reading.
     """
 
     celsius: float
@@ -56,6 +58,7 @@ class RackReading(t.NamedTuple):
     watts: float
     floor_watts: float
     is_held: bool
+    unread_watts: float = 0.0
 
 
 def next_reduction(
@@ -72,8 +75,11 @@ def next_reduction(
             return None
         first = reading.watts
         return Reduction(_lowered(first, reading), now, first, reading.celsius)
-    waited = reading.time - before.changed_at
-    if is_above and waited >= SETTLING:
+    # Clocks differ between hosts, and jump.
+    before = replace(before, changed_at=min(before.changed_at, now))
+    waited = min(reading.time, now) - before.changed_at
+    # A next step where the power does not follow this one would only leave more to evictions.
+    if is_above and waited >= SETTLING and reading.watts <= before.watts:
         # A rack that draws less than it may is not cooled by a step above its power.
         lowered = _lowered(min(before.watts, reading.watts / TARGET), reading)
         return _changed(before, min(before.watts, lowered), now)
@@ -81,7 +87,8 @@ def next_reduction(
         return before
     if not reading.is_held or before.watts >= before.first_watts:
         return None
-    return _changed(before, round((1 + STEP) * before.watts, 1), now)
+    raised = max(reading.floor_watts, _stepped(before.watts, STEP, reading))
+    return _changed(before, round(raised, 1), now)
 
 
 def hottest_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[str]]:
@@ -92,13 +99,18 @@ def hottest_inlet(inlets: t.Mapping[str, float]) -> tuple[str | None, frozenset[
         if _COLDEST_CELSIUS < celsius <= _HOTTEST_CELSIUS
     }
     hottest = sorted(counted, key=lambda name: (-counted[name], name))
-    if len(hottest) > 1 and counted[hottest[0]] - counted[hottest[1]] > ODD_CELSIUS:
+    if len(hottest) > 2 and counted[hottest[0]] - counted[hottest[1]] > ODD_CELSIUS:
         del counted[hottest.pop(0)]
     return (hottest[0] if hottest else None), frozenset(inlets.keys() - counted.keys())
 
 
 def _lowered(watts: float, reading: RackReading) -> float:
-    return round(max(reading.floor_watts, (1 - STEP) * watts), 1)
+    return round(max(reading.floor_watts, _stepped(watts, -STEP, reading)), 1)
+
+
+def _stepped(watts: float, step: float, reading: RackReading) -> float:
+    """The power after a step of the machines with a reading, which alone are capped."""
+    return watts + step * max(0.0, watts - reading.unread_watts)
 
 
 def _changed(before: Reduction, watts: float, now: datetime.datetime) -> Reduction:

@@ -71,8 +71,8 @@ def test_a_rack_above_its_inlet_limit_is_capped_step_by_step_and_comes_back(rack
     assert rack.names[1] not in rack.caps, "the highest priority gives last"
     assert rack.recorded[KEY]["first_celsius"] == HOT
     assert rack.warnings == [
-        f"The inlet of rack r1 has 35 °C, above its limit of 32 °C, so that the rack may draw "
-        f"{found['limit_watts']:,.0f} W of its {found['watts']:,.0f} W; caps are set"
+        f"The inlet of rack r1 has 35 °C at {min(rack.names)}, above its limit of 32 °C; the rack "
+        f"draws {found['watts']:,.0f} W and may draw {found['limit_watts']:,.0f} W; caps are set"
     ]
     # Before readings show the step nothing more happens; then the next step is due.
     caps = rack.caps
@@ -202,6 +202,86 @@ def test_evictions_come_where_caps_are_off_and_wait_for_the_next_step(rack: Rack
     assert len(rack.cluster.evicted) > len(first)
 
 
+def test_a_rack_of_many_kilowatts_has_a_record_that_the_next_run_reads(rack: Rack) -> None:
+    """A BMC gets no such limit, but a rack of accelerators may draw it."""
+    rack.run(inlet())
+    entry = {**rack.recorded[KEY], "watts": 124_000.0, "first_watts": 130_000.0}
+    rack.cluster.change_record({KEY: json.dumps(entry)})
+    assert domain_of(rack.run(inlet()))["limit_watts"] == 124_000.0
+
+
+def test_a_rack_whose_machines_all_sleep_is_reduced_no_more(rack: Rack) -> None:
+    """Nothing there can cool or heat up, and a reduced rack would never be woken."""
+    rack.run(inlet())
+    rack.taints, rack.tainted = [{"key": ASLEEP_TAINT, "effect": "NoSchedule"}], rack.names
+    found = domain_of(rack.run(inlet()))
+    assert (found["limit_watts"], KEY in rack.recorded) == (None, False)
+
+
+def test_a_cool_rack_without_power_readings_is_reduced_no_more(rack: Rack) -> None:
+    rack.run(inlet())
+    rack.unread = frozenset(rack.names)
+    found = domain_of(after(rack, 11, COOL))
+    assert (found["state"], found["limit_watts"], rack.recorded) == ("within", None, {})
+
+
+def test_bmcs_that_do_not_answer_take_nothing_from_what_their_rack_may_draw(rack: Rack) -> None:
+    """Else the rack had to draw as little as the others do, once they answer again."""
+    before = rack.total
+    rack.unread = frozenset(rack.names[1:])
+    first = domain_of(rack.run(inlet()))["limit_watts"]
+    assert first >= (1 - STEP) * before
+    rack.unread = frozenset()
+    rack.run(inlet())
+    low = rack.total
+    assert low >= 0.9 * before
+    # One that fails later leaves no room for the others, and is no reason for a wider step.
+    caps, rack.unread = rack.caps, frozenset(rack.names[1:])
+    rack.run(inlet())
+    assert all(watts <= caps[name] for name, watts in rack.caps.items() if name in caps)
+    lowered = domain_of(after(rack, 5, HOT))["limit_watts"]
+    assert lowered >= 0.9 * first
+
+
+def test_a_time_in_the_future_stops_no_reduction(rack: Rack) -> None:
+    """A clock that was wrong for a while, or a hand in the record."""
+    rack.run(inlet())
+    entry = {**rack.recorded[KEY], "changed_at": "2099-01-01T00:00:00Z"}
+    rack.cluster.change_record({KEY: json.dumps(entry)})
+    rack.run(inlet())
+    after(rack, 11, COOL)
+    for _step in range(4):
+        after(rack, 11, COOL)
+    assert rack.recorded.get(KEY) is None
+
+
+def test_a_reduced_rack_whose_inlets_vary_below_the_limit_causes_no_write(rack: Rack) -> None:
+    rack.run(inlet())
+    caps = rack.caps
+    for celsius in (31.0, 32.0, 30.0, 32.0):
+        rack.cluster.asked.clear()
+        result = after(rack, 6, celsius)
+        assert {method for method, _path in rack.cluster.asked} == {"GET"}
+        assert (domain_of(result)["state"], result["changed"]) == ("reduced", False)
+        assert (rack.caps, result["limits"]["changes"]) == (caps, [])
+
+
+@pytest.mark.parametrize("evict", ["off", "on"])
+def test_a_dry_run_after_caps_leaves_them_and_tells_it(rack: Rack, evict: str) -> None:
+    rack.run(inlet())
+    caps, recorded = rack.caps, rack.recorded
+    for _run in range(3):
+        after(rack, 11, COOL, cap="dry_run", evict=evict)
+    assert (rack.caps, rack.recorded) == (caps, recorded)
+    assert any("Caps of earlier runs stay" in one for one in rack.warnings)
+
+
+def test_the_warning_names_the_machine_of_the_hottest_inlet(rack: Rack) -> None:
+    rack.inlets = {**dict.fromkeys(rack.names, 25.0), rack.names[1]: 32.4}
+    rack.run(inlet())
+    assert f"has 32.4 °C at {rack.names[1]}, above its limit of 32 °C" in rack.warnings[-1]
+
+
 def test_a_room_above_the_limit_evicts_no_pod_once_it_is_known(rack: Rack) -> None:
     """A limit below the temperature of the room must not empty a rack."""
     with_pods(rack, low=0)
@@ -234,6 +314,23 @@ def test_a_machine_that_only_a_gateway_reaches_gets_no_cap_and_is_told(rack: Rac
     assert far not in rack.caps and rack.caps
     assert f"The BMCs of {far} did not answer" in rack.warnings[0]
     assert "never a gateway" in rack.warnings[0]
+
+
+def test_a_cap_never_rises_above_the_limit_of_somebody_else(rack: Rack) -> None:
+    """A hand set it, for a reason of its own; all other machines idle, so that there is room."""
+    first = rack.machines[0]
+    rack.limit_by_hand(first, limit_watts=300)
+    rack.run(inlet())
+    entry = rack.recorded[KEY]
+    assert rack.caps[first.name] < 300
+    loads = {one.name: 0.05 * one.cores for one in rack.machines[1:]}
+    rack.lab.admin("PUT", "/loads", loads)
+    after(rack, 1, 31.0)
+    assert rack.recorded[KEY] == entry
+    assert rack.caps[first.name] == 300
+    rack.load(1.0)
+    rack.run(inlet(cap="off"))
+    assert rack.caps == {first.name: 300}
 
 
 def test_a_reduced_rack_takes_no_pod(rack: Rack) -> None:

@@ -588,9 +588,10 @@ def test_an_old_eviction_is_forgotten_also_where_no_run_has_the_node_any_more() 
     entries = {
         "gone": Entry(evicted_at=old),
         "recent": Entry(evicted_at=now),
+        "future": Entry(evicted_at=now + datetime.timedelta(days=9)),
         "theirs": Entry(cap, old),
     }
-    assert concerned(entries, now, {"n1"}) == {"gone": Entry()}
+    assert concerned(entries, now, {"n1"}) == {"gone": Entry(), "future": Entry()}
 
 
 OURS, OTHER, GONE = (f"PowerFleet shop/{name}" for name in ("ours", "other", "gone"))

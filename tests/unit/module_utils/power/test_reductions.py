@@ -57,7 +57,8 @@ def test_a_rack_above_its_inlet_limit_may_draw_a_step_less() -> None:
     ("given", "watts"),
     [
         pytest.param(reading(40.0, minutes=4.9), 950.0, id="not-settled"),
-        pytest.param(reading(33.0, minutes=5), 902.5, id="above"),
+        pytest.param(reading(33.0, 931.0, minutes=5), 902.5, id="above"),
+        pytest.param(reading(33.0, 951.0, minutes=5), 950.0, id="the-power-does-not-follow"),
         pytest.param(reading(33.0, 784.0, minutes=5), 760.0, id="above-and-below-its-power"),
         pytest.param(reading(33.0, 410.0, minutes=5), 400.0, id="floor"),
         pytest.param(reading(LIMIT, minutes=60), 950.0, id="at-the-limit"),
@@ -83,6 +84,33 @@ def test_an_old_reading_changes_nothing_again() -> None:
     assert next_reduction(begun(), reading(40.0), LIMIT, NOW + 60 * MINUTE) == begun()
 
 
+def test_a_reading_of_the_future_is_no_reason_to_hurry() -> None:
+    future = reading(40.0, 900.0, minutes=60)
+    assert next_reduction(begun(), future, LIMIT, NOW + MINUTE) == begun()
+
+
+def test_a_reduction_of_the_future_began_now() -> None:
+    before = replace(begun(), changed_at=NOW + 600 * MINUTE)
+    assert after(before, reading(40.0, 900.0)) == begun()
+
+
+def test_a_step_is_a_share_of_the_power_of_machines_with_a_reading() -> None:
+    """Only these are capped, so that a step of the whole would be a jump for them."""
+    given = reading(34.0, 4000.0)._replace(unread_watts=3000.0)
+    assert after(None, given) == Reduction(3950.0, NOW, 4000.0, 34.0)
+    raised = after(
+        Reduction(3500.0, NOW, 4000.0, 34.0),
+        given._replace(celsius=25.0, time=NOW + 10 * MINUTE),
+    )
+    assert raised is not None and raised.watts == 3525.0
+
+
+def test_power_rises_from_the_floor_at_once() -> None:
+    """What is below it, such as 0 W of a hand in the record, is nothing that a rack may draw."""
+    raised = after(begun(0.0), reading(25.0, minutes=10))
+    assert raised is not None and raised.watts == 400.0
+
+
 def test_a_floor_above_the_present_power_raises_nothing() -> None:
     assert after(begun(300.0), reading(40.0, minutes=5)) == begun(300.0)
 
@@ -101,6 +129,8 @@ def test_power_helps_until_a_fifth_of_it_left_the_inlet_as_warm_as_before() -> N
         ({"a": 30.0, "b": 33.0, "c": 60.0}, "b", {"c"}),
         ({"a": 0.0, "b": 255.0, "c": math.nan, "d": -3.0}, None, {"a", "b", "c", "d"}),
         ({"a": 0.0, "b": 31.0}, "b", {"a"}),
+        # Either may lie, and heat must not be missed.
+        ({"a": 10.0, "b": 34.0}, "b", set()),
         ({"a": 45.0}, "a", set()),
     ],
 )

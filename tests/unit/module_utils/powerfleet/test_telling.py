@@ -160,7 +160,7 @@ def test_an_inlet_is_told_as_kept_only_when_its_rack_is_not_reduced_any_more() -
     assert limits_told(within, above) == {
         "InletLimitExceeded": (
             "Warning",
-            "inlet of rack r1: 34 °C, above its limit of 32 °C; 2 machines have a cap",
+            "inlet of rack r1: 34.4 °C, above its limit of 32 °C; 2 machines have a cap",
         )
     }
     assert limits_told(above, reduced) == limits_told(reduced, above) == {}
