@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The cluster as one document: all lists are read concurrently and reduced to the fields in use."""
+"""The cluster as one document: all lists are read concurrently and reduced to the fields in use.
+
+Storage objects are read only if they may restrict the nodes of a waiting pod.
+"""
 
 from __future__ import annotations
 
