@@ -13,10 +13,8 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.endpoints import (
-    queries,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import queries
 from support.kepler_exporter import Load, MeteredNode
 from support.promtool import lint, promtool, samples
 

@@ -26,8 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
     Metering,
-    Pod,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import metrics, serving
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import (

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The objects of AWX for one inventory, as items of awx.awx's modules.
+"""The objects of AWX for one inventory, as items of awx.awx's modules, and their credential types.
 
 The lists have the names and forms of the ``infra.aap_configuration`` collection, whose items have
 the options of the modules of ``awx.awx``.

@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The workflows with an approval, and the starts of their and of other templates' jobs."""
+"""The workflows with an approval, and the starts of their and of other templates' jobs.
+
+Recurrences of schedules are checked before AWX would refuse them.
+"""
 
 from __future__ import annotations
 

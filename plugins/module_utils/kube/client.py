@@ -23,6 +23,23 @@ from . import reading
 from .connection.pool import access_of, pool_of
 from .connection.transport import Guard, Query, Transport, parts_of
 
+__all__ = [
+    "APPLY_CONTENT_TYPE",
+    "KUBECONFIG_VARIABLE",
+    "MERGE_CONTENT_TYPE",
+    "Guard",
+    "Kube",
+    "Query",
+    "Resource",
+    "UnknownKind",
+    "decode_secret",
+    "delete_object",
+]
+
+# Environment variable with the kubeconfig of a program in a container.
+KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
+APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
+MERGE_CONTENT_TYPE = "application/merge-patch+json"
 # Objects of the first page of a list and of the longest one. In between, the size of the objects
 # so far decides, because the API server holds a page in memory as a whole.
 _FIRST_PAGE, _MAX_PAGE_LENGTH = 50, 500
@@ -75,25 +92,6 @@ class Resource(t.NamedTuple):
         return f"{self.collection(namespace)}/{name}"
 
 
-__all__ = [
-    "APPLY_CONTENT_TYPE",
-    "KUBECONFIG_VARIABLE",
-    "MERGE_CONTENT_TYPE",
-    "Guard",
-    "Kube",
-    "Query",
-    "Resource",
-    "UnknownKind",
-    "decode_secret",
-    "delete_object",
-]
-
-# Environment variable with the kubeconfig of a program in a container.
-KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
-APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
-MERGE_CONTENT_TYPE = "application/merge-patch+json"
-
-
 def _page(
     transport: Transport,
     path: str,
@@ -117,9 +115,14 @@ def _whole(item: MutableObject) -> MutableObject:
 class Kube(Transport):
     """Client of one API server: its objects, lists and kinds. Thread-safe."""
 
-    def __init__(self, *arguments: t.Any, **options: t.Any) -> None:
-        """The arguments of Transport."""
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        pool: t.Any,
+        host: str,
+        headers: t.Callable[[], t.Sequence[tuple[str, str]]],
+        **options: t.Any,
+    ) -> None:
+        super().__init__(pool, host, headers, **options)
         self._resources: dict[tuple[str, str], Resource] = {}
 
     @classmethod

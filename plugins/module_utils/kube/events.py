@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Events of objects, for people.
+"""Events of objects, for people, and conditions that report a decision about a pod.
 
 ``tell_once`` needs only the permission to create, and writes one Event for each sentence, ignoring its
 numbers; it suits objects of tenants. ``tell_again`` keeps one Event for each object and reason, and

@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Lists of one kind of object: where they are read, and which fields are kept of each object."""
+"""Lists of one kind of object: where they are read, and which fields are kept of each object.
+
+Several rooms read Nodes and the controllers that could write the same objects as this library.
+"""
 
 from __future__ import annotations
 

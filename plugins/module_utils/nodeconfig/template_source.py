@@ -18,7 +18,7 @@ from ..base.fields.lenient import member, objects
 from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.manifests import MANAGED_BY_LABEL, MANAGER
-from ..kube.apply.work import APPLY_SET_LABEL
+from ..kube.apply.prune import APPLY_SET_LABEL
 from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,

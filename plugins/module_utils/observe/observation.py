@@ -371,19 +371,19 @@ def _caches(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[tuple[str, str, Sa
     states = read_each(rmd_node_states, "RmdNodeState", _ways_of, [])
     found = [each for _state, ways in states for each in ways]
     if found:
-        free = [(own, float(count)) for own, count, _run in found]
+        free = [(own, count) for own, count, _run in found]
         yield "wattwise_cache_free_ways", "Free guaranteed ways of a cache.", free
-        longest = [(own, float(run)) for own, _count, run in found]
+        longest = [(own, run) for own, _count, run in found]
         text = "Free guaranteed ways of a cache side by side, the most that one workload gets."
         yield "wattwise_cache_longest_free_run_ways", text, longest
 
 
-def _ways_of(state: Object) -> list[tuple[Labels, int, int]]:
+def _ways_of(state: Object) -> list[tuple[Labels, float, float]]:
     return [
         (
             {"node": str(state["spec"]["node"]), "cache": str(cache["cacheId"])},
-            int(pool["freeWays"]),
-            int(pool["longestFreeRun"]),
+            float(int(pool["freeWays"])),
+            float(int(pool["longestFreeRun"])),
         )
         for cache in told_caches(state)
         for pool in [cache.get("guaranteed")]

@@ -4,6 +4,9 @@
 """The metrics endpoint, which serves the measurements of all fleets' runs over HTTP.
 
 ansible-operator's own endpoint has no custom labels, so its metrics cannot name a node or fleet.
+Runs write textfiles, of which ``collect`` makes one exposition.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Publication of an existing report to a ConfigMap, to URLs, and to a folder of a web server."""
+"""Publication of an existing report to a ConfigMap, to URLs, and to a folder of a web server.
+
+URLs get files by HTTP PUT: presigned ones of an object store, or others with headers.
+"""
 
 from __future__ import annotations
 

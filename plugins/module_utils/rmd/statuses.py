@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ..base.json_types import Object
 from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..base.units import format_cpu_list
-from ..kube.apply.work import APPLY_SET_LABEL
+from ..kube.apply.prune import APPLY_SET_LABEL
 from ..kube.resource.conditions import changed_status
 from .daemon.apply import Visit
 from .daemon.cache import GUARANTEED, Cache

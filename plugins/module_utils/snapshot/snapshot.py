@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The cluster as one document: all lists are read concurrently and reduced to the fields in use."""
+"""The cluster as one document: all lists are read concurrently and reduced to the fields in use.
+
+Storage objects are read only if they may restrict the nodes of a waiting pod.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ def trim_volume_object(obj: MutableObject) -> MutableObject:
     kind, spec = obj["kind"], obj.get("spec") or {}
     if kind == "PersistentVolumeClaim":
         status = selected_fields(obj.get("status") or {}, "phase")
-        return _identified(obj, spec=selected_fields(spec, *_CLAIM_PARTS), status=status)
+        return _with_short_metadata(obj, spec=selected_fields(spec, *_CLAIM_PARTS), status=status)
     if kind == "PersistentVolume":
         sources = {
             source: selected_fields(spec[source], *parts)
@@ -87,27 +90,27 @@ def trim_volume_object(obj: MutableObject) -> MutableObject:
             if spec.get(source)
         }
         status = selected_fields(obj.get("status") or {}, "phase")
-        return _identified(
+        return _with_short_metadata(
             obj, spec={**selected_fields(spec, *_VOLUME_PARTS), **sources}, status=status
         )
     if kind == "StorageClass":
-        return _identified(obj, **selected_fields(obj, *_CLASS_PARTS))
+        return _with_short_metadata(obj, **selected_fields(obj, *_CLASS_PARTS))
     if kind == "CSINode":
         drivers = [
             selected_fields(driver, "name", "allocatable") for driver in spec.get("drivers") or []
         ]
-        return _identified(obj, spec={"drivers": drivers})
+        return _with_short_metadata(obj, spec={"drivers": drivers})
     if kind == "CSIDriver":
-        return _identified(obj, spec=selected_fields(spec, "storageCapacity"))
+        return _with_short_metadata(obj, spec=selected_fields(spec, "storageCapacity"))
     if kind == "CSIStorageCapacity":
-        return _identified(obj, **selected_fields(obj, *_CAPACITY_PARTS))
+        return _with_short_metadata(obj, **selected_fields(obj, *_CAPACITY_PARTS))
     source = selected_fields(spec.get("source") or {}, "persistentVolumeName")
-    return _identified(
+    return _with_short_metadata(
         obj, spec={**selected_fields(spec, "attacher", "nodeName"), "source": source}
     )
 
 
-def _identified(obj: MutableObject, **parts: t.Any) -> MutableObject:
+def _with_short_metadata(obj: MutableObject, **parts: t.Any) -> MutableObject:
     metadata = selected_fields(obj["metadata"], *_METADATA)
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):

@@ -118,6 +118,8 @@ def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
         (status_reply(403, LACKS_RIGHT), 'Not allowed .* cannot list resource "pods".*; grant'),
         (status_reply(403, OVER_QUOTA), 'GET /x at .*: pods "a" is forbidden: exceeded quota'),
         (status_reply(422, "spec.x: Invalid value"), "GET /x at .*: spec.x: Invalid value"),
+        (status_reply(403, OVER_QUOTA, details="none"), "GET /x at .*: pods .* exceeded quota"),
+        (status_reply(403, OVER_QUOTA, details={"causes": ["?"]}), "GET /x at .*: pods .* quota"),
         (Reply(b"<html>", 200), "the answer is not JSON; is a proxy"),
         (Reply(b'{"spec": NaN}', 200), "the answer is not JSON.* holds NaN.*; is a proxy"),
         (Reply(b"<html>", 500), "GET /x at .*: HTTP 500"),

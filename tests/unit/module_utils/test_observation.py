@@ -465,6 +465,18 @@ def test_the_models_of_all_gateways_are_kept(run: Path) -> None:
     ]
 
 
+def test_a_count_of_ways_beyond_any_float_leaves_the_other_caches_in_the_metrics() -> None:
+    def state(node: str, free: int) -> Json:
+        pool = {"freeWays": free, "longestFreeRun": 3}
+        status = {"caches": [{"cacheId": 0, "guaranteed": pool}]}
+        return {"metadata": {"name": node}, "spec": {"node": node}, "status": status}
+
+    merged = observation.Observation(NOON, {}, {}, (), (), (), (), {})
+    text = merged.metrics({}, [state("n1", 10**400), state("n2", 4)])
+    assert 'wattwise_cache_free_ways{node="n2",cache="0"} 4' in text
+    assert 'node="n1"' not in text
+
+
 def test_the_textfile_is_in_prometheus_format_with_ages_and_errors(run: Path) -> None:
     path = run / "wattwise.prom"
     observe(run, thermal=[thermal(n1=21.5)], pressure=[pressure(n1=3.0)])

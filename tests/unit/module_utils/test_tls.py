@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import typing as t
 from collections.abc import Callable
 
@@ -32,7 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
     visit,
 )
 from support.certificates import PrivateKey, self_signed
-from support.https_server import HttpsServer
+from support.https_server import HttpsServer, Reply
 from support.recording_server import RecordingServer
 
 OLD = self_signed(common_name="bmc-1")
@@ -126,6 +127,28 @@ def test_pinned_machines_of_one_visit_are_each_held_to_their_own_pin() -> None:
         assert (first, second) == ({"v": 1}, {"v": 2})
         assert [getattr(each, "reason", None) for each in swapped] == ["tls", "tls"]
         assert (old.total, new.total) == (1, 1)
+
+
+def test_a_pin_holds_for_every_connection_of_a_visit_and_for_none_of_the_next() -> None:
+    closing = Reply(200, {"v": 1}, {"Connection": "close"})
+
+    async def read_thrice(client: Client, target: Target) -> t.Any:
+        found = [await client.get_json("/x")]
+        found += await asyncio.gather(*(client.get_json("/x") for _ in range(2)))
+        if target.name == "broken":
+            raise RuntimeError(target.name)
+        return [each.body for each in found]
+
+    with HttpsServer({"/x": closing}, certificate=OLD) as server:
+        pins = [("good", OLD), ("broken", OLD), ("swapped", NEW), ("good", OLD)]
+        targets = [
+            Target(name, server.endpoint, trust=Trust(fingerprints=(pin.fingerprint,)))
+            for name, pin in pins
+        ]
+        found = visit(targets, read_thrice, FleetOptions(concurrency=1))
+        assert found[0] == found[3] == [{"v": 1}] * 3
+        assert [each.reason for each in found[1:3]] == ["malformed", "tls"]
+        assert server.total == 9 and len(server.seen.peers) == 9
 
 
 def test_pinned_machines_share_a_context_and_others_do_not() -> None:

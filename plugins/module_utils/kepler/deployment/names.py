@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
-from ...kube.apply.work import APPLY_SET_LABEL
+from ...kube.apply.prune import APPLY_SET_LABEL
 from .groups import Group
 from .system import System
 

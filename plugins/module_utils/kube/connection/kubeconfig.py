@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kubeconfig files with the semantics of kubectl.
+"""Kubeconfig files with the semantics of kubectl, and the exec plugins that they name.
 
 Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 """

@@ -16,6 +16,7 @@ import urllib.parse
 
 from ...base import strict_json
 from ...base.errors import ApiError, InvalidInput
+from ...base.fields.lenient import member, objects
 from ...base.json_types import MutableObject, Object
 from ...base.libraries import urllib3
 from ...base.version import USER_AGENT
@@ -93,7 +94,7 @@ def describe_status(response: t.Any, body: t.Any, method: str, path: str, host: 
     message = str(status_object.get("message") or f"HTTP {response.status}")
     fields = {
         "reason": status_object.get("reason", ""),
-        "causes": (status_object.get("details") or {}).get("causes") or [],
+        "causes": objects(member(status_object, "details", "causes")),
         "retry_after": _seconds(response.headers.get("Retry-After")),
     }
     if response.status == 401:

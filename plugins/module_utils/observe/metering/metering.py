@@ -10,17 +10,14 @@ not change these.
 from __future__ import annotations
 
 import datetime
-import functools
 import math
 import typing as t
 from dataclasses import dataclass, field
 
 from ...base import metrics
 from ...base.argspec import SERVER, ArgumentSpec
-from ...base.boundary import read_each
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, TargetError, TargetFailure
-from ...base.fields import strict
 from ...base.fields.lenient import member
 from ...base.fields.strict import is_subdomain
 from ...base.json_types import Object
@@ -29,90 +26,11 @@ from ...base.units import format_time
 from ...fleet.visits import error_of
 from ...kube.client import Kube
 from ...nodeconfig.readings import Readings, fresh_values, mapping_of, moment_of
-from ...scheduling.workload import Workload, workload_of
+from ...scheduling.workload import Workload
 from . import endpoints, energy, kepler
-from .endpoints import DAY_SECONDS, queries
 from .kepler import Amounts, PodName, Zones
-
-# The kubelet's UID of a static pod, which differs from the UID in the API, and the annotation with
-# which the kubelet marks such a pod. A tenant may write both.
-_STATIC_UID, _MIRROR = "kubernetes.io/config.hash", "kubernetes.io/config.mirror"
-
-
-@dataclass(frozen=True)
-class Pod:
-    """A running pod and its workload."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    workload_kind: str
-    workload: str
-
-
-class Pods:
-    """The pods on nodes, by UID and by name.
-
-    Every name in the document comes from the cluster. A label of a meter only selects a pod, and
-    only one on the meter's own node.
-    """
-
-    def __init__(self, pods: t.Iterable[t.Any]) -> None:
-        uids: dict[str, Pod] = {}
-        static: dict[str, Pod | None] = {}
-        self._by_name: dict[tuple[str, str], Pod] = {}
-        for given, found in read_each(pods, "Pod", _read, []):
-            if not found.node:
-                continue
-            uids.setdefault(found.uid, found)
-            if static_uid := _static_uid(given):
-                # The kubelet's one of two pods is unknown, so neither counts.
-                static[static_uid] = None if static_uid in static else found
-            self._by_name[found.namespace, found.name] = found
-        # UIDs of the API server precede annotations, so no annotation can claim them.
-        self._by_uid = {**{uid: pod for uid, pod in static.items() if pod is not None}, **uids}
-
-    def find(self, name: PodName, node: str) -> Pod | None:
-        """The pod of these labels, if it is on this node."""
-        if name.uid:
-            pod = self._by_uid.get(name.uid)
-        else:
-            pod = self._by_name.get((name.namespace, name.name))
-        return pod if pod is not None and pod.node == node else None
-
-    @property
-    def namespaces(self) -> frozenset[str]:
-        """Namespaces with pods."""
-        return frozenset(pod.namespace for pod in self._by_name.values())
-
-    @functools.cached_property
-    def nodes(self) -> frozenset[str]:
-        """Nodes with pods."""
-        return frozenset(pod.node for pod in self._by_name.values())
-
-
-def _static_uid(given: t.Any) -> str | None:
-    """The UID of a static pod of the kubelet."""
-    uid = member(given, "metadata", "annotations", _STATIC_UID)
-    mirrored = member(given, "metadata", "annotations", _MIRROR)
-    return uid if uid and uid == mirrored else None
-
-
-def _read(given: t.Any) -> Pod:
-    metadata = strict.with_readable_metadata(given)["metadata"]
-    spec = strict.mapping(given.get("spec"), "spec")
-    name = strict.required_text(metadata.get("name"), "metadata.name")
-    workload = workload_of(given)
-    return Pod(
-        strict.text(metadata.get("namespace"), "metadata.namespace"),
-        name,
-        strict.text(metadata.get("uid"), "metadata.uid"),
-        strict.text(spec.get("nodeName"), "spec.nodeName"),
-        workload.kind,
-        workload.name,
-    )
-
+from .pods import Pod, Pods
+from .queries import DAY_SECONDS, queries
 
 # Time between two counts of joules from which power is computed.
 _MIN_SECONDS, _MAX_SECONDS = 1.0, 3600.0

@@ -290,7 +290,7 @@ class Walk:
         gpus = 0
         before = len(self._tree.failures)
         for uri, system in self._systems:
-            for _uri, body in await self._members(system.get("Processors")):
+            for _uri, body in await self._members(link(system.get("Processors"))):
                 kind = name_of(body.get("ProcessorType")) or "CPU"
                 gpus += kind == "GPU"
                 if kind == "CPU" and uri == self._systems[0][0]:
@@ -306,7 +306,7 @@ class Walk:
         gib = number(member(self._system, "MemorySummary", "TotalSystemMemoryGiB"))
         if gib is None or gib <= 0 or gib != int(gib):
             before = len(self._tree.failures)
-            modules = await self._members(self._system.get("Memory"))
+            modules = await self._members(link(self._system.get("Memory")))
             mib = _sum([body.get("CapacityMiB") for _uri, body in modules], 0)
             if mib and len(self._tree.failures) == before:
                 self.hardware["memory_mib"] = min(mib, facts.MAX_MEMORY_MIB)
@@ -323,7 +323,7 @@ class Walk:
         for uri, body in await self._members(self._system.get("PCIeFunctions")):
             self._bus.add(uri, uri, body)
         oem = member(self._system, "Oem", "Hpe", "Links", "PCIDevices")
-        for uri, body in await self._members(oem):
+        for uri, body in await self._members(link(oem)):
             self._bus.add_hpe_device(uri, body)
         if not self._bus.is_complete:
             self._found.note(f"PCI devices: only the first {facts.MAX_PCI_DEVICES} are read")
@@ -340,12 +340,12 @@ class Walk:
 
     async def _read_network(self) -> None:
         ports = _Ports(self._bus, self._found)
-        for uri, body in await self._members(self._system.get("EthernetInterfaces")):
+        for uri, body in await self._members(link(self._system.get("EthernetInterfaces"))):
             ports.add(uri, body)
         for uri in await self._adapters():
             adapter = await self._tree.read(uri)
             if adapter is not None and not _is_absent(adapter):
-                functions = await self._members(adapter.get("NetworkDeviceFunctions"))
+                functions = await self._members(link(adapter.get("NetworkDeviceFunctions")))
                 ports.add_adapter(adapter, functions)
         self.hardware["network_interfaces"] = ports.listed()
 
@@ -355,14 +355,14 @@ class Walk:
         for _uri, body in self._chassis:
             for uri in await self._tree.members(link(body.get("NetworkAdapters"))) or []:
                 uris[identity(uri)] = uri
-        for _uri, body in await self._members(self._system.get("NetworkInterfaces")):
+        for _uri, body in await self._members(link(self._system.get("NetworkInterfaces"))):
             for uri in links(member(body, "Links", "NetworkAdapter")):
                 uris.setdefault(identity(uri), uri)
         return list(uris.values())[:_MAX_READ]
 
     async def _read_disks(self) -> None:
         disks: dict[str, Result] = {}
-        controllers = await _resources(self._tree, self._system.get("Storage"))
+        controllers = await _resources(self._tree, link(self._system.get("Storage")))
         for _uri, body in controllers or []:
             for uri, drive in await self._members(body.get("Drives")):
                 _add_disk(disks, uri, drive)
@@ -370,7 +370,7 @@ class Walk:
         for uri, drive in smart or []:
             _add_disk(disks, uri, drive)
         if controllers is None and smart is None:
-            simple = await _resources(self._tree, self._system.get("SimpleStorage"))
+            simple = await _resources(self._tree, link(self._system.get("SimpleStorage")))
             for uri, body in simple or []:
                 for index, device in enumerate(objects(body.get("Devices"))[:_MAX_READ]):
                     _add_disk(disks, f"{uri}#{index}", device)
@@ -387,8 +387,8 @@ class Walk:
             return None
         found: list[Member] = []
         given = member(body, "Links", "ArrayControllers") or body.get("ArrayControllers")
-        for _uri, controller in await self._members(given):
-            found += await self._members(member(controller, "Links", "PhysicalDrives"))
+        for _uri, controller in await self._members(link(given)):
+            found += await self._members(link(member(controller, "Links", "PhysicalDrives")))
         return found
 
     async def _read_switch(self) -> None:
@@ -407,7 +407,7 @@ class Walk:
 
 
 async def _resources(tree: Tree, value: t.Any) -> list[Member] | None:
-    """The present resources of a list of links, or of the collection behind a link; None without."""
+    """The present resources of a list of links, or of a linked collection; None without one."""
     is_list = isinstance(value, list)
     entries = value if is_list else await tree.entries(link(value), "Members", expand=True)
     if entries is None:

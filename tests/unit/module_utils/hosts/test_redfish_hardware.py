@@ -382,6 +382,13 @@ def test_the_path_of_the_endpoint_may_name_the_system(path: str) -> None:
     assert (entry["product"], entry["endpoint"]) == ("second", server.endpoint)
 
 
+@pytest.mark.parametrize("members", [[], [ref(SYSTEM)]])
+def test_a_collection_in_another_form_tells_nothing(members: t.Any) -> None:
+    """Neither that a host has no disk, nor that what it links is a processor."""
+    [entry] = read({}, Storage=members, Processors=members, Memory=members)["hardware"]
+    assert (entry["disks"], entry["memory_mib"], entry["processors"]["sockets"]) == (None,) * 3
+
+
 def test_older_storage_and_processors_without_threads() -> None:
     disks = {"Devices": [{"Name": "sda", "CapacityBytes": 10**12}, {"Status": {"State": "Absent"}}]}
     result = read(

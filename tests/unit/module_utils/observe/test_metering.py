@@ -498,6 +498,25 @@ def test_series_of_a_node_are_read_as_without_the_odd_ones_beside_them(seed: int
     assert_fit_for_documents(found.as_document())
 
 
+def test_cpus_told_twice_of_a_node_without_package_leave_the_other_nodes() -> None:
+    package = {"node_name": "n2", "zone": "package"}
+
+    def answer(asked: Asked) -> Reply:
+        query = urllib.parse.unquote_plus(asked.path)
+        series = vectors(query, [N1, N2])
+        if "cpu_seconds" in query:
+            series += vectors(query, [N2])
+        return vector_reply([one for one in series if one["metric"] != package])
+
+    with ScriptedApi(answer) as server:
+        found = metered(cluster(N1, N2), source="prometheus", url=server.url)
+    assert found.nodes == {"n1": {"package": 100.0, "dram": 10.0}}
+    assert {(error.name, error.reason) for error in found.errors} == {
+        ("n2", "malformed"),
+        ("n2", "no_sensor"),
+    }
+
+
 @each_seed(25)
 def test_no_answer_of_prometheus_ends_the_metering(seed: int) -> None:
     source = random.Random(seed)

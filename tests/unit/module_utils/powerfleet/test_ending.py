@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ownership, telling
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import view_fleet
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import ending_status
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import (
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ending import (
     FIRST_PAUSE_SECONDS,
     MAX_PAUSE_SECONDS,
     EndingRuns,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import view_fleet
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import ending_status
 from lab.process import wait_until
 from support.power_fleets import fleet, manifest
 

@@ -16,8 +16,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema impo
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
     Metering,
-    Pod,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
     Failure,
