@@ -8,6 +8,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
+import time
 import typing as t
 
 import pytest
@@ -22,6 +24,10 @@ except ModuleNotFoundError as error:
         f"Module {error.name} is missing here: run `make pytest`, which sets up the environment and"
         " the folder of the tests."
     ) from error
+
+# Threads of pytest and its plugins.
+_OTHER_THREADS = frozenset(threading.enumerate())
+_END_SECONDS = 5.0
 
 register_profile()
 
@@ -54,6 +60,11 @@ def pytest_collection() -> t.Generator[None, object, object]:
 def pytest_unconfigure() -> None:
     # Frozen objects would outlive the extensions that made them.
     gc.unfreeze()
+    gc.collect()
+    # OpenSSL clears its state when the process ends, and kills it if a thread is still within.
+    deadline = time.monotonic() + _END_SECONDS
+    for thread in {*threading.enumerate()} - _OTHER_THREADS:
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 @pytest.hookimpl(tryfirst=True)
