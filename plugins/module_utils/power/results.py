@@ -1,17 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The plan of an answer: names, reasons, power, and devices of the placed pods.
-
-The placement is fixed, so every node is a separate task for the allocator, and so are pods that
-compete for devices of several nodes. The allocator also leaves large partitions free and keeps
-devices close to each other. If its power exceeds that of the placement, the feasibility check's own
-answer stands.
-"""
+"""The plan of an answer: names, reasons, power."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import typing as t
@@ -19,21 +12,15 @@ import typing as t
 from ..base.json_types import Object
 from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from ..scheduling.plan import Placement, Plan
-from ..solving.limits import Limits
 from .bounds.answer import Answer
-from .constraints import instance as placement
-from .constraints.device_claims import ClaimTask
+from .constraints.instance import Instance
+from .device_results import allocations
 from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
 from .model.repair import related_groups, related_steps
 from .reasons import unplaced_pods
 
-if t.TYPE_CHECKING:
-    from ..devices.model.model import ClaimAllocation, Instance
-
 _DECIMALS = 6
-# Time limit of the allocator for one task.
-_ALLOCATION_SECONDS = 10.0
 _STEPS_PER_WATT = 1_000_000
 _MIN_ADDED_WATTS = 1.0
 # Relative error of sums of many floating-point numbers: rounding must not turn it into a step.
@@ -66,7 +53,7 @@ def plan_of(answer: Answer) -> Plan:
         unpriced=[node.name for node in nodes if node.curve is None],
         preference_watts=round(assignment.preference_watts(), _DECIMALS),
         unplaced=unplaced_pods(assignment),
-        allocations=_allocations(assignment, placed),
+        allocations=allocations(assignment, placed),
         nodes=_node_summaries(assignment),
         limits=_limit_summaries(assignment),
         closed=_closed(problem.instance) or None,
@@ -96,7 +83,7 @@ def _limit_summaries(assignment: Assignment) -> list[Object] | None:
     ]
 
 
-def _closed(instance: placement.Instance) -> dict[str, str]:
+def _closed(instance: Instance) -> dict[str, str]:
     """The nodes of the run that take no pod for a limit, with the reasons."""
     ours = {node.name for node in instance.nodes if node.eligible}
     return {name: reason for name, reason in instance.closed.items() if name in ours}
@@ -188,87 +175,3 @@ def _node_summaries(assignment: Assignment) -> list[Object]:
             nodes, assignment.use.tolist(), before, after
         )
     ]
-
-
-def _allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> list[Object]:
-    """Allocation of each claim of the placed pods, in the order of the claims of each API."""
-    claims = assignment.problem.instance.claims
-    nodes = assignment.problem.instance.nodes
-    unpriced = frozenset(node.name for node in nodes if node.curve is None)
-    node_of = {(pod.namespace, pod.name): nodes[node].name for pod, node in placed}
-    found: list[Object] = []
-    for task in claims.tasks if claims else ():
-        units: dict[str, list[int]] = {}
-        for unit, pods in enumerate(task.task.pods):
-            there = [node_of[pod] for pod in pods if pod in node_of]
-            if there:
-                units.setdefault(there[0], []).append(unit)
-        given = _given(task, units, unpriced)
-        instance = task.task.instance
-        found += [
-            {
-                "namespace": instance.claims[claim].namespace,
-                "name": instance.claims[claim].name,
-                "uid": instance.claims[claim].uid,
-                "node": given[claim].node,
-                "allocation": task.task.result(claim, given[claim]),
-            }
-            for claim in sorted(given)
-        ]
-    return found
-
-
-def _given(
-    task: ClaimTask, units: t.Mapping[str, list[int]], unpriced: frozenset[str]
-) -> dict[int, ClaimAllocation]:
-    found: dict[int, ClaimAllocation] = {}
-    alone = set(range(len(task.task.pods)))
-    for fleet in task.fleets:
-        coupled = {unit for key in fleet for unit in task.units[key]}
-        alone -= coupled
-        places = _only(units, coupled)
-        counted = task.joint_feasibility.on_nodes(places, unpriced).allocations
-        # The allocator cannot ignore the power draw of devices on some nodes.
-        priced = unpriced.isdisjoint(places)
-        found.update(_refined(task, places, counted) if priced else counted)
-    for node, its_units in sorted(_only(units, alone).items()):
-        counted = task.joint_feasibility.on_node(node, its_units).allocations
-        found.update(_refined(task, {node: its_units}, counted))
-    return found
-
-
-def _only(units: t.Mapping[str, list[int]], wanted: t.AbstractSet[int]) -> dict[str, list[int]]:
-    """The wanted units of each node; nodes without any are left out."""
-    kept = {
-        node: [unit for unit in its_units if unit in wanted] for node, its_units in units.items()
-    }
-    return {node: its_units for node, its_units in kept.items() if its_units}
-
-
-def _refined(
-    task: ClaimTask,
-    places: t.Mapping[str, t.Sequence[int]],
-    counted: t.Mapping[int, ClaimAllocation],
-) -> t.Mapping[int, ClaimAllocation]:
-    """The best answer by all levels of device_allocation, if it is as good as the placement's."""
-    from ..devices.model.objective import Objective
-    from ..devices.solve import optimal
-
-    instance = _placed(task.task.instance, places)
-    answer = optimal.solve(instance, Limits(_ALLOCATION_SECONDS)).claims
-    mine = [counted.get(claim) for claim in range(len(instance.claims))]
-    values = Objective(instance).values
-    best = min(mine, list(answer), key=values)
-    return {claim: given for claim, given in enumerate(best) if given is not None}
-
-
-def _placed(instance: Instance, places: t.Mapping[str, t.Sequence[int]]) -> Instance:
-    """The instance with only these units, each on its node."""
-    return dataclasses.replace(
-        instance,
-        units=tuple(
-            dataclasses.replace(instance.units[unit], nodes=frozenset([node]))
-            for node, units in places.items()
-            for unit in units
-        ),
-    )

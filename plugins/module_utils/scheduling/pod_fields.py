@@ -20,14 +20,15 @@ from ..base.json_types import Object
 class Fields:
     """Field names of one type: those that are read, the harmless and the refused ones.
 
-    ``parts`` are the types of fields that hold mappings or lists of mappings, and ``choices`` the
-    supported values of other fields; None and "" stand for the default.
+    ``parts`` are the types of fields that hold a mapping, or a list of mappings where the type is
+    in a list. ``choices`` are the supported values of other fields; None and "" stand for the
+    default.
     """
 
     read: frozenset[str] = frozenset()
     harmless: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
-    parts: t.Mapping[str, Fields] = field(default_factory=dict)
+    parts: t.Mapping[str, Fields | list[Fields]] = field(default_factory=dict)
     choices: t.Mapping[str, t.Collection[str | None]] = field(default_factory=dict)
 
     def not_understood(self, given: Object, path: str) -> t.Iterator[str]:
@@ -46,9 +47,14 @@ class Fields:
             if given.get(name) not in choices:
                 yield f"{path}.{name}"
         for name, fields in self.parts.items():
-            part = given.get(name) or ()
-            for each in part if isinstance(part, (list, tuple)) else [part]:
-                yield from fields.unsupported(each, f"{path}.{name}")
+            part, place = given.get(name), f"{path}.{name}"
+            if isinstance(fields, Fields):
+                yield from fields.unsupported(part or {}, place)
+            elif isinstance(part, (list, tuple)):
+                for each in part:
+                    yield from fields[0].unsupported(each, place)
+            elif part:
+                yield place
 
 
 def _names(text: str) -> frozenset[str]:
@@ -78,7 +84,7 @@ CONTAINER = Fields(
         " terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts"
         " workingDir"
     ),
-    parts={"resources": RESOURCES, "ports": PORT, "restartPolicyRules": RESTART_RULE},
+    parts={"resources": RESOURCES, "ports": [PORT], "restartPolicyRules": [RESTART_RULE]},
 )
 # kube-scheduler ignores the harmless ones. Pods of a node must not share some disks.
 VOLUME = Fields(
@@ -97,13 +103,15 @@ NODE_SELECTOR_REQUIREMENT = Fields(read=_names("key operator values"))
 NODE_SELECTOR_TERM = Fields(
     read=_names("matchExpressions matchFields"),
     parts={
-        "matchExpressions": replace(
-            NODE_SELECTOR_REQUIREMENT, choices={"operator": LABEL_OPERATORS}
-        ),
-        "matchFields": replace(
-            NODE_SELECTOR_REQUIREMENT,
-            choices={"operator": FIELD_OPERATORS, "key": ("metadata.name",)},
-        ),
+        "matchExpressions": [
+            replace(NODE_SELECTOR_REQUIREMENT, choices={"operator": LABEL_OPERATORS})
+        ],
+        "matchFields": [
+            replace(
+                NODE_SELECTOR_REQUIREMENT,
+                choices={"operator": FIELD_OPERATORS, "key": ("metadata.name",)},
+            )
+        ],
     },
 )
 PREFERRED_SCHEDULING_TERM = Fields(
@@ -113,9 +121,9 @@ NODE_AFFINITY = Fields(
     read=_names(f"{_REQUIRED} {_PREFERRED}"),
     parts={
         _REQUIRED: Fields(
-            read=_names("nodeSelectorTerms"), parts={"nodeSelectorTerms": NODE_SELECTOR_TERM}
+            read=_names("nodeSelectorTerms"), parts={"nodeSelectorTerms": [NODE_SELECTOR_TERM]}
         ),
-        _PREFERRED: PREFERRED_SCHEDULING_TERM,
+        _PREFERRED: [PREFERRED_SCHEDULING_TERM],
     },
 )
 POD_AFFINITY_TERM = Fields(
@@ -128,7 +136,7 @@ WEIGHTED_POD_AFFINITY_TERM = Fields(
 )
 POD_AFFINITY = Fields(
     read=_names(f"{_REQUIRED} {_PREFERRED}"),
-    parts={_REQUIRED: POD_AFFINITY_TERM, _PREFERRED: WEIGHTED_POD_AFFINITY_TERM},
+    parts={_REQUIRED: [POD_AFFINITY_TERM], _PREFERRED: [WEIGHTED_POD_AFFINITY_TERM]},
 )
 AFFINITY = Fields(
     read=_names("nodeAffinity podAffinity podAntiAffinity"),
@@ -173,12 +181,12 @@ POD = Fields(
     refused=_names("resourceClaims schedulingGates schedulingGroup"),
     parts={
         "resources": RESOURCES,
-        "containers": CONTAINER,
-        "initContainers": CONTAINER,
-        "volumes": VOLUME,
-        "tolerations": TOLERATION,
+        "containers": [CONTAINER],
+        "initContainers": [CONTAINER],
+        "volumes": [VOLUME],
+        "tolerations": [TOLERATION],
         "affinity": AFFINITY,
-        "topologySpreadConstraints": TOPOLOGY_SPREAD,
+        "topologySpreadConstraints": [TOPOLOGY_SPREAD],
     },
 )
 

@@ -206,9 +206,10 @@ class RelationReader:
         rules = guarded(subject_of(pod, "Pod"), functools.partial(self._read, pod))
         if not self._has_room:
             rules = gang_of(pod), (TOO_MANY_ALIKE,)
-        if isinstance(rules, Finding) or rules[1]:
-            self._forget(known)
-        return rules if isinstance(rules, Finding) or not rules[1] else (gang_of(pod), rules[1])
+        if not isinstance(rules, Finding) and not rules[1]:
+            return rules
+        self._forget(known)
+        return rules if isinstance(rules, Finding) else (gang_of(pod), rules[1])
 
     def _read(self, pod: Object) -> Rules:
         spec = mapping(pod.get("spec"), "spec")
@@ -322,7 +323,7 @@ class _PodReader:
     def _terms(
         self, affinity: Object, part: str, kind: str
     ) -> t.Iterator[tuple[int, Selection, str]]:
-        """Weight, pods and topology key of each supported term."""
+        """Weight, 0 if required, pods and topology key of each supported term."""
         path = f"spec.affinity.{part}.{kind}"
         for index, term in enumerate(mappings(affinity.get(kind), path)):
             place, weight = f"{path}[{index}]", 0

@@ -68,14 +68,15 @@ def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
     state, nodes = assignment.related, assignment.all_nodes
     # With rules or preferred terms a pod on one node changes the room and the cost of other nodes.
     is_related = state is not None and (state.has_caps(group) or not state.is_free(group))
-    cost = _open_cost(assignment, group, nodes)
+    cost: Floats = numpy.full(len(nodes), numpy.inf)
+    changed = nodes
     for done in range(number):
+        cost[changed] = _open_cost(assignment, group, changed)
         node = int(cost.argmin()) if len(cost) else 0
         if not len(cost) or cost[node] == numpy.inf:
             return done
         assignment.place(group, node)
         changed = nodes if is_related else nodes[node : node + 1]
-        cost[changed] = _open_cost(assignment, group, changed)
     return number
 
 

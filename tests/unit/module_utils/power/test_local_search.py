@@ -1,9 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Effects of local search and ejection on an assignment."""
+"""Effects of greedy placing, local search and ejection on an assignment."""
 
 from __future__ import annotations
+
+import typing as t
 
 import pytest
 
@@ -15,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search import local_search
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import filled
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.placement_fleets import PATTERNS, Json, Pattern, Size, placement_task
 from support.placement_instance import read_instance
@@ -27,6 +30,21 @@ def problem_of(parameters: Json) -> Problem:
 def node(name: str, cores: int, watts_per_core: float) -> Json:
     curve = {"cpu": [0, cores], "watts": [10, 10 + watts_per_core * cores]}
     return {"name": name, "allocatable": {"cpu": str(cores)}, "curve": curve}
+
+
+def test_greedy_placing_asks_for_room_once_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With devices, each question can be a task for a solver."""
+    pods = [{"name": "web", "count": 3, "requests": {"cpu": "1"}}]
+    problem = problem_of({"nodes": [node("a", 4, 5), node("b", 4, 5)], "pods": pods})
+    asked, fits = [], Assignment.fits
+
+    def counted(self: Assignment, group: int, *rest: t.Any, **more: t.Any) -> t.Any:
+        asked.append(group)
+        return fits(self, group, *rest, **more)
+
+    monkeypatch.setattr(Assignment, "fits", counted)
+    assert filled(problem).counts.sum() == 3
+    assert asked == [0, 0, 0]
 
 
 def test_a_large_pod_changes_places_with_three_small_ones() -> None:

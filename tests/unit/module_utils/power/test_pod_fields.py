@@ -102,6 +102,25 @@ def node_affinity(**term: t.Any) -> Json:
         ({"volumes": [{"name": "x", "cinder": {"volumeID": "d"}}]}, "spec.volumes.cinder"),
         ({"volumes": [{"name": "x", "tape": {"reel": 3}}]}, "spec.volumes.tape"),
         ({"volumes": ["data"]}, "spec.volumes"),
+        # A mapping in place of a list of mappings.
+        ({"volumes": {"emptyDir": {}}}, "spec.volumes"),
+        ({"topologySpreadConstraints": {"maxSkew": 1}}, "spec.topologySpreadConstraints"),
+        (
+            {"topologySpreadConstraints": {"odd": 1, "more": 2}},
+            "spec.topologySpreadConstraints",
+        ),
+        (
+            {"affinity": {"podAntiAffinity": {REQUIRED: {"topologyKey": "zone"}}}},
+            f"spec.affinity.podAntiAffinity.{REQUIRED}",
+        ),
+        (
+            {"affinity": {"podAffinity": {PREFERRED: [{"podAffinityTerm": [{}]}]}}},
+            f"spec.affinity.podAffinity.{PREFERRED}.podAffinityTerm",
+        ),
+        (
+            {"containers": [{"restartPolicyRules": {"action": "Restart"}}]},
+            "spec.containers.restartPolicyRules",
+        ),
         (
             {"containers": [{"resources": {"claims": [{"name": "gpu"}]}}]},
             "spec.containers.resources.claims",
