@@ -120,13 +120,13 @@ def _columns(domains: t.Sequence[Data]) -> tuple[Column, ...]:
     largest = max(one["share"] or 0.0 for one in domains)
     most = min(_MAX_SHARE, max(1.0, largest))
 
-    def bar(one: Data) -> Markup:
+    def against_limit(one: Data) -> Markup:
         fill = _FILLS.get(one["state"], "ours")
         return drawn_bar(one["share"] or 0.0, most, fill, _distance(one), "bar wide", limit=1.0)
 
     return (
         Column("Limit of", _title),
-        Column("Against the limit", bar),
+        Column("Against the limit", against_limit),
         Column("Now", _now, True),
         Column("Limit", lambda one: _amount(one, one["limit"]), True),
         Column("State", _state),
