@@ -456,7 +456,7 @@ _BODIES: dict[str, Schema] = {
 
 
 def _schema(kind: str, body: Schema) -> Schema:
-    """The schema of a kind: its own members after those of all documents."""
+    """The schema of a kind has the members of all documents before its own."""
     head = _record(
         document={"const": f"wattwise.kube/{kind}/v1"},
         time=_TIME,

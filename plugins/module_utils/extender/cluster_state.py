@@ -9,15 +9,14 @@ because the call for the next pod comes before that. Waiting pods count on their
 
 from __future__ import annotations
 
-import functools
 import itertools
-import sys
 import threading
 import time
 import typing as t
 from collections import defaultdict
 
-from .headroom import Beside, CountedPod, Headroom, PassedPod
+from .headroom import Beside, Headroom
+from .pods import AssumedPod, Pods, WaitingPods
 from .priced_nodes import PricedNodes
 from .publication import PodKey, Publication
 from .scores import HIGHEST, Prices, scores_of
@@ -26,21 +25,14 @@ from .views import Allocatable, AskingPod, Measured, NodeView, PodLoad, Requests
 ASSUMED_SECONDS = 5.0
 # As long as the last reading of a BMC replaces a missing one.
 MEASURED_SECONDS = 300.0
-# kube-scheduler's bindTimeoutSeconds: a pod that waits longer for its volumes is filtered again.
-PASSED_SECONDS = 600.0
 
 
 class Filtered(t.NamedTuple):
-    """The passing nodes, those that reservations exclude, and those beyond limits with reasons."""
+    """Nodes that pass, nodes without room beside reservations, and nodes beyond limits with reasons."""
 
     passing: t.Sequence[str]
     crowded: t.Collection[str]
     limited: t.Mapping[str, str]
-
-
-class _Assumed(t.NamedTuple):
-    load: PodLoad
-    until: float
 
 
 class _Measurements:
@@ -74,112 +66,6 @@ class _Measurements:
 
     def _end_of(self, measured: Measured) -> float:
         return measured.until + self._seconds
-
-
-class _PodsByNode:
-    """Pods on their nodes; a node without pods takes no memory."""
-
-    def __init__(self) -> None:
-        self._pods: dict[str, dict[PodKey, PodLoad]] = {}
-
-    def __contains__(self, node: str) -> bool:
-        return node in self._pods
-
-    def on(self, node: str) -> t.Mapping[PodKey, PodLoad]:
-        return self._pods.get(node, {})
-
-    def put(self, node: str, key: PodKey, load: PodLoad) -> None:
-        self._pods.setdefault(node, {})[key] = load
-
-    def take(self, node: str, key: PodKey) -> None:
-        self._pods[node].pop(key, None)
-        if not self._pods[node]:
-            del self._pods[node]
-
-
-class _Pods:
-    """Pods by key, running ones by node, and waiting ones by the node that kube-scheduler wants."""
-
-    def __init__(self) -> None:
-        self.of_key: dict[PodKey, PodLoad] = {}
-        self.running, self.nominated = _PodsByNode(), _PodsByNode()
-
-    def put(self, key: PodKey, load: PodLoad | None) -> PodLoad | None:
-        """Set a pod, or remove it; returns the former one."""
-        before = self.of_key.pop(key, None)
-        if before is not None and before.node:
-            self.running.take(before.node, key)
-        if before is not None and before.nominated_for:
-            self.nominated.take(before.nominated_for, key)
-        if load is not None:
-            self.of_key[key] = load
-            if load.node:
-                self.running.put(load.node, key, load)
-            if load.nominated_for:
-                self.nominated.put(load.nominated_for, key, load)
-        return before
-
-
-class _WaitingPods:
-    """Pods without a node: on their planned node, their assumed one, and those that they may get."""
-
-    def __init__(self, clock: t.Callable[[], float]) -> None:
-        self._clock = clock
-        self.reserved = _PodsByNode()
-        self.reserved_on: dict[PodKey, str] = {}
-        self.assumed: dict[PodKey, _Assumed] = {}
-        self.passed: dict[PodKey, PassedPod] = {}
-
-    def loads(self, node: str) -> t.Iterator[PodLoad]:
-        """The pods that count on the node."""
-        reserved = self.reserved.on(node)
-        yield from reserved.values()
-        for key, assumed in self.assumed.items():
-            if assumed.load.node == node and key not in reserved:
-                yield assumed.load
-
-    def beside(self, key: PodKey) -> Beside:
-        """The pods that passed, without this one, and the nodes on which they and it count."""
-        passed = [one for other, one in self.passed.items() if other != key]
-        keys = (key, *(one.pod.key for one in passed))
-        return Beside(passed, [one for other in keys for one in self._counted(other)])
-
-    def _counted(self, key: PodKey) -> t.Iterator[CountedPod]:
-        node, assumed = self.reserved_on.get(key, ""), self.assumed.get(key)
-        if node:
-            yield CountedPod(node, self.reserved.on(node)[key].millicores)
-        if assumed is not None and assumed.load.node != node:
-            yield CountedPod(assumed.load.node, assumed.load.millicores)
-
-    def reserve(self, key: PodKey, node: str, load: PodLoad | None) -> t.Iterator[str]:
-        """Count a pod on this node and nowhere else; the changed nodes."""
-        former = self.reserved_on.pop(key, None)
-        if former is not None:
-            self.reserved.take(former, key)
-            yield former
-        if node and load is not None:
-            self.reserved_on[key] = node
-            self.reserved.put(node, key, load)
-            yield node
-
-    def note_passed(self, pod: AskingPod, names: t.Sequence[str]) -> None:
-        """The pod may get one of these nodes, and none that passed before."""
-        self.passed.pop(pod.key, None)
-        if names:
-            nodes = _shared(frozenset(names))
-            self.passed[pod.key] = PassedPod(pod, nodes, self._clock() + PASSED_SECONDS)
-
-    def settle(self, key: PodKey, load: PodLoad | None) -> None:
-        """The pod has its node, or is gone; not if another one of its name has passed since."""
-        passed = self.passed.get(key)
-        if passed is not None and load is not None and passed.pod.load.uid == load.uid:
-            del self.passed[key]
-
-    def ended(self) -> list[PodKey]:
-        """Forget pods that passed long ago; the pods whose assumption is too old."""
-        now = self._clock()
-        self.passed = {key: one for key, one in self.passed.items() if one.until > now}
-        return [key for key, one in self.assumed.items() if one.until <= now]
 
 
 class _Publications:
@@ -274,8 +160,8 @@ class ClusterState:
         self._lock = threading.RLock()
         self._nodes: dict[str, NodeView] = {}
         self._measured = _Measurements(clock, measured_seconds)
-        self._pods = _Pods()
-        self._waiting = _WaitingPods(clock)
+        self._pods = Pods()
+        self._waiting = WaitingPods(clock)
         self._published = _Publications(clock)
         self._arriving: PricedNodes | None = None
         # One at a time: two concurrent publications would miss each other's nodes.
@@ -437,7 +323,7 @@ class ClusterState:
 
     def _assume(self, pod: AskingPod, node: str) -> None:
         load = pod.load._replace(node=node)
-        self._waiting.assumed[pod.key] = _Assumed(load, self._clock() + ASSUMED_SECONDS)
+        self._waiting.assumed[pod.key] = AssumedPod(load, self._clock() + ASSUMED_SECONDS)
         self._refresh(node)
 
     def _forget(self, key: PodKey) -> None:
@@ -470,12 +356,6 @@ def _fits(requests: Requests, allocatable: Allocatable, taken: t.Mapping[str, in
         taken.get(resource, 0) + amount <= allocatable.get(resource, 0)
         for resource, amount in requests
     )
-
-
-@functools.lru_cache(maxsize=16)
-def _shared(names: frozenset[str]) -> frozenset[str]:
-    """The same set for most pods of a burst, because a fleet has thousands of names."""
-    return frozenset(map(sys.intern, names))
 
 
 def _before(pod: AskingPod, waiting: t.Mapping[PodKey, PodLoad]) -> dict[PodKey, PodLoad]:

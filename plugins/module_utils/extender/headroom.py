@@ -40,7 +40,7 @@ class PassedPod:
     pod: AskingPod
     names: frozenset[str]
     until: float
-    # Of each Headroom that judged a later pod, because a publication may be replaced meanwhile.
+    # Answers by Headroom: a publication may be replaced while the pod waits.
     _most: weakref.WeakKeyDictionary[Headroom, Floats] = field(
         default_factory=weakref.WeakKeyDictionary
     )

@@ -137,13 +137,19 @@ def test_the_operator_of_the_lab_has_the_options_of_the_deployment() -> None:
     assert all(option.startswith("--") for option in options)
 
 
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[process.Service]:
+    """The services that would have been started, of programs that are not built."""
+    services: list[process.Service] = []
+    monkeypatch.setattr(operator, "build", lambda _tools, _say: tmp_path)
+    monkeypatch.setattr(process, "start", lambda more, _state: services.extend(more))
+    return services
+
+
 def test_operators_of_all_labs_wait_for_one_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started: list[process.Service]
 ) -> None:
     """A container of its own has a home of its own, but not ports of its own."""
-    started: list[process.Service] = []
-    monkeypatch.setattr(operator, "build", lambda _tools, _say: tmp_path)
-    monkeypatch.setattr(process, "start", lambda services, _state: started.extend(services))
     settings = OperatorSettings(tmp_path / "watches.yaml", tmp_path / "kubeconfig")
     for name in ("one", "two"):
         operator.start(LabState(tmp_path / name), settings, print)
@@ -153,11 +159,8 @@ def test_operators_of_all_labs_wait_for_one_lock(
 
 
 def test_replicas_in_one_lab_have_names_files_and_addresses_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started: list[process.Service]
 ) -> None:
-    started: list[process.Service] = []
-    monkeypatch.setattr(operator, "build", lambda _tools, _say: tmp_path)
-    monkeypatch.setattr(process, "start", lambda services, _state: started.extend(services))
     settings = OperatorSettings(tmp_path / "watches.yaml", tmp_path / "kubeconfig")
     state = LabState(tmp_path / "lab")
     for replica in (1, 2):

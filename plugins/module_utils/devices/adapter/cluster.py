@@ -127,8 +127,8 @@ class Pods:
 
     ``scheduler_name`` and ``gate`` identify the pods that wait for this run; see pod_nodes.py.
     ``scope`` limits these pods and the nodes to the part of this run; None: all. ``planned`` has
-    the nodes of a plan, ``limited`` its nodes with a limit in W, and ``closed`` those that a limit
-    closes to all pods, with the reasons.
+    the nodes of a plan. ``limited`` has the plan's nodes with a limit in W. ``closed`` has the nodes
+    that take no pod because of a limit, with the reasons.
     """
 
     by_key: t.Mapping[Key, MutableObject]

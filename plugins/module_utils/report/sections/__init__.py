@@ -21,7 +21,7 @@ from . import (
     prediction_error,
     server_types,
     sleep,
-    sleeping,
+    sleep_candidates,
     strategies,
     temperatures,
     waiting_pods,
@@ -31,7 +31,7 @@ SECTIONS: tuple[Section, ...] = tuple(
     part.SECTION
     for part in (
         *(headline, server_types, strategies, waiting_pods, failing_endpoints, limits),
-        *(temperatures, power_curves, placements, moves, sleep, sleeping, metering),
+        *(temperatures, power_curves, placements, moves, sleep_candidates, sleep, metering),
         *(cache_ways, devices, hosts, prediction_error, freshness),
     )
 )

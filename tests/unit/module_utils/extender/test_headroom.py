@@ -22,8 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.extender.answering i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_state import (
     MEASURED_SECONDS,
-    PASSED_SECONDS,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.pods import PASSED_SECONDS
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import ASLEEP_TAINT
 from support.examples import each_seed

@@ -20,17 +20,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run import 
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps.place import limited
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.reductions import STEP
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import ASLEEP_TAINT
-from lab.embedded import EmbeddedLab, embedded_lab
+from lab.embedded import EmbeddedLab
 from support.limited_rack import Json, Rack, limited_rack, with_pods
 
 KEY = rack_key("r1", "playbook")
 HOT, COOL = 35.0, 26.0
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
-    with embedded_lab(tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
 
 
 @pytest.fixture

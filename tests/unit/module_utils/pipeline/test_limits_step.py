@@ -36,16 +36,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps impor
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import limits as step
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import source_of_snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control import limiting
-from lab.embedded import EmbeddedLab, embedded_lab
+from lab.embedded import EmbeddedLab
 from support.binding_api import pod
 from support.limited_cluster import RECORD
 from support.limited_rack import Json, Rack, limited_rack, with_pods
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
-    with embedded_lab(tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
 
 
 @pytest.fixture
