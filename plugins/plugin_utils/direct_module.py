@@ -96,6 +96,8 @@ def start_module(
     A module without a result gives a failure with its output, as in Ansible itself.
     """
     variables = {**os.environ, **{key: str(value) for key, value in environment.items()}}
+    # Unbuffered, Python loses the rest of a result whose write a stop of the process cut short.
+    variables.pop("PYTHONUNBUFFERED", None)
     paths = [str(ROOT), *filter(None, [variables.get("PYTHONPATH")])]
     ended = subprocess.run(
         # The working folder is the playbook's, and Python must not import from it.

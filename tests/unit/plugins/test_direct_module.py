@@ -242,3 +242,18 @@ def test_a_module_that_ends_without_a_result_is_a_failure_with_its_last_words(
     assert result["msg"].splitlines() == [result["msg"]]
     assert "No module named" in result["msg"]
     assert result["msg"].endswith(result["module_stderr"].strip())
+
+
+def test_a_module_writes_its_result_through_a_buffer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "stdout_of_mine.py").write_text(
+        "import io, json, sys\n"
+        'print(json.dumps({"buffered": isinstance(sys.stdout.buffer, io.BufferedWriter)}))\n'
+    )
+    monkeypatch.setattr(direct_module, "MODULES", "modules")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    result = start_module("stdout_of_mine", {}, {"PYTHONUNBUFFERED": "1"}, str(tmp_path))
+    assert result == {"buffered": True}
