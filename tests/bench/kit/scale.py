@@ -36,6 +36,9 @@ UNIT_COSTS = (
 # Figures that depend on the machine's other load.
 TIMES = (SECONDS, CPU)
 
+# Rows about the largest cluster that Kubernetes supports.
+LARGEST = ("main-job-5000", "operator-5000")
+
 SIZES = (1_000, 10_000, 100_000)
 INTERVAL = 300.0
 # Mean of the age at which observe/status.py rewrites unchanged readings: in the first run after 150
@@ -86,7 +89,7 @@ def render(results: Json) -> str:
     row = Row.from_json(entry["row"])
     quiet = is_quiet(entry)
     unit = {item.name: item.median for item in row.metrics if quiet or item.name not in TIMES}
-    parts = [BEGINNING, *_measured(row, unit), *_table(unit)]
+    parts = [BEGINNING, *_measured(row, unit), *_largest(results), *_table(unit)]
     parts += [END] if quiet else [BUSY.rstrip("\n"), END]
     return "\n".join(parts)
 
@@ -103,6 +106,26 @@ def _measured(row: Row, unit: dict[str, float]) -> Iterator[str]:
         if name in unit:
             shown = number(unit[name], kind)
             yield f"| {name} | {shown} | {number(*_small(unit[name] / unit[NODES], kind))} |"
+    yield ""
+
+
+def _largest(results: Json) -> Iterator[str]:
+    """One cluster of the largest size, if it was measured on a quiet machine."""
+    rows = [
+        Row.from_json(results[name]["row"])
+        for name in LARGEST
+        if name in results and is_quiet(results[name])
+    ]
+    if not rows:
+        return
+    yield "## The largest cluster, measured\n"
+    yield "As one fleet, which Kubernetes' own limit of 5,000 nodes allows; medians:\n"
+    yield "| | |"
+    yield "| --- | --- |"
+    for row in rows:
+        yield f"| **{row.title}** | |"
+        for item in row.metrics:
+            yield f"| {item.name} | {number(item.median, item.unit)} |"
     yield ""
 
 

@@ -254,6 +254,20 @@ def test_times_of_a_busy_machine_are_on_no_page(tmp_path: Path) -> None:
     assert "make bench ARGS=costs" in scaled
 
 
+def test_the_page_of_scale_has_the_largest_cluster_if_it_was_measured_quietly(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "results.json"
+    names = [*scale.UNIT_COSTS, (scale.NODES, ""), (scale.PODS, "")]
+    costs = row("Costs", *(metric(name, kind, [1000.0]) for name, kind in names))
+    store.merge(path, "costs", costs, 0.0)
+    largest = row("The main job on 5,000 nodes", metric("`place`", "s", [30.0, 31.0, 33.0]))
+    busy = store.merge(path, "main-job-5000", largest, 1.0 + (os.cpu_count() or 1))
+    assert "The largest cluster" not in scale.render(busy)
+    text = scale.render(store.merge(path, "main-job-5000", largest, 0.0))
+    assert "| **The main job on 5,000 nodes** | |\n| `place` | 31 s |" in text
+
+
 def test_labs_are_made_once_and_go_at_the_end() -> None:
     events: list[str] = []
     with open_stage(smoke=True) as stage:
