@@ -14,6 +14,7 @@ from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError, InvalidInput, WattwiseError
 from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
+from ...base.manifests import Manifest, manifest_of
 from ...kube.apply.steps import Applying
 from ...kube.certificates import keep_certificates
 from ...kube.client import Kube
@@ -180,16 +181,9 @@ def _issue(run: Run, addons: Addons, wanted: Certificates) -> None:
     found = run.kube.read_secret(addons.namespace, addons.security.server_secret)
     if found is None:
         return  # in check mode alone
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": addons.security.client_authority_secret,
-            "namespace": addons.namespace,
-            "labels": labels,
-        },
-        "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
-    }
+    data = {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()}
+    place = (addons.security.client_authority_secret, addons.namespace)
+    secret = manifest_of("v1", "Secret", *place, labels, data=data)
     # Like the certificates themselves: cert-manager may have had the Secret before.
     run.write([secret], force_conflicts=True)
 
@@ -260,12 +254,10 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
     owner = owner_manifest(namespace, names.owner_name(given["name"]))
     applying.apply({"manifests": [owner], "state": "absent"})
     spec = ADDONS.complete(given["spec"] or {})
+    addons = read_addons(namespace, given["name"], spec)
     place = spec["certificates"]["authority_namespace"]
-    issued = certificates.issued_for(
-        read_addons(namespace, given["name"], spec),
-        fields.name(place, "certificates.authority_namespace"),
-    )
-    certificates.take_back(applying, issued, context)
+    authority_namespace = fields.name(place, "certificates.authority_namespace")
+    certificates.take_back(applying, addons, authority_namespace, context)
     return {**applying.result, "found": False}
 
 
@@ -274,9 +266,8 @@ def _label_manager(name: str) -> str:
     return f"{FIELD_MANAGER}-{name}"
 
 
-def _namespace_manifest(name: str, labels: t.Mapping[str, str]) -> dict[str, t.Any]:
-    metadata = {"name": name, "labels": dict(labels)}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+def _namespace_manifest(name: str, labels: t.Mapping[str, str]) -> Manifest:
+    return manifest_of("v1", "Namespace", name, labels=labels)
 
 
 def _key(result: Object) -> tuple[str, str]:
