@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from ..base.boundary import InvalidField, shown, shown_text
 from ..base.errors import InvalidInput
-from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, whole_number
+from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, truth, whole_number
 from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import whole_units
@@ -357,9 +357,7 @@ def _bytes(fields: Object, name: str, where: str) -> int:
 
 def _truth(fields: Object, name: str, where: str) -> bool:
     value = fields.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidField(f"{where}.{name}", f"{shown(value)} is not true or false")
-    return bool(value)
+    return value is not None and truth(value, f"{where}.{name}")
 
 
 def _choice(given: Object, name: str, choices: t.Sequence[t.Any]) -> t.Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.context import Context
 from ...base.errors import ApiError
 from ...base.fields.lenient import member, objects
 from ...base.json_types import MutableObject, Object
@@ -131,9 +130,7 @@ def library_options(addons: Addons, wanted: Certificates) -> dict[str, t.Any]:
 _OF_CERT_MANAGER = "cert-manager.io/certificate-name"
 
 
-def take_back(
-    applying: Applying, addons: Addons, authority_namespace: str, context: Context
-) -> None:
+def take_back(applying: Applying, addons: Addons, authority_namespace: str) -> None:
     """Remove the library's Secrets.
 
     Secrets of administrators and of cert-manager stay. A running Kepler could not restart without
@@ -144,7 +141,7 @@ def take_back(
     own = [name for name in secrets if _is_own(kube, namespace, name, labels)]
     mounting = _mounting(kube, namespace, own)
     if mounting:
-        context.warn(
+        applying.context.warn(
             f"The Secrets {', '.join(own)} stay, because the DaemonSet {namespace}/{mounting} "
             "mounts one; remove Kepler first, then the add-ons again"
         )

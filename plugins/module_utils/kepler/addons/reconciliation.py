@@ -257,7 +257,7 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
     addons = read_addons(namespace, given["name"], spec)
     place = spec["certificates"]["authority_namespace"]
     authority_namespace = fields.name(place, "certificates.authority_namespace")
-    certificates.take_back(applying, addons, authority_namespace, context)
+    certificates.take_back(applying, addons, authority_namespace)
     return {**applying.result, "found": False}
 
 

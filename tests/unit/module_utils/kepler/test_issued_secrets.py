@@ -38,6 +38,7 @@ class Cluster:
         self.daemon_sets: list[Json] = []
         self.removed: list[str] = []
         self.warnings: list[str] = []
+        self.context = Context(warn=self.warnings.append)
         self.kube = self
 
     def find(self, path: str) -> Json | None:
@@ -59,8 +60,7 @@ class Cluster:
         self.removed += [each["metadata"]["name"] for each in given["manifests"]]
 
     def taken_back(self) -> Names:
-        context = Context(warn=self.warnings.append)
-        certificates.take_back(t.cast("t.Any", self), ADDONS, "authority", context)
+        certificates.take_back(t.cast("t.Any", self), ADDONS, "authority")
         return self.removed
 
 
