@@ -84,11 +84,7 @@ def _steps(run: Run) -> t.Iterator[Observation]:
 def _raise_problems(run: Run, rendered: Observation) -> None:
     """Raise Failed if anything failed; all independent steps are done by now."""
     keys = {status.identity(each) for part in rendered.parts for each in part.manifests}
-    refused = [
-        each["error"]
-        for each in run.applying.result["results"]
-        if each["action"] == "failed" and _key(each) in keys
-    ]
+    refused = [error for key, error in _errors(run).items() if error and key in keys]
     problems = [f"{name}: {sentence}" for name, sentence in rendered.failures.items()]
     if refused:
         problems.append(f"{len(refused)} objects were refused, the first one: {refused[0]}")
@@ -201,11 +197,9 @@ def _report(run: Run, reached: Observation | None, failure: Failure | None) -> R
 
 
 def _observed(run: Run, rendered: Observation) -> Observation:
-    results = run.applying.result["results"]
     return replace(
         rendered,
-        applied={_key(each) for each in results if each["action"] != "failed"},
-        errors={_key(each): each["error"] for each in results if each["action"] == "failed"},
+        errors=_errors(run),
         missing_secrets=_missing_secrets(run, rendered),
         unready=_unready(run, rendered),
         port=_port(run, rendered.addons),
@@ -270,5 +264,9 @@ def _namespace_manifest(name: str, labels: t.Mapping[str, str]) -> Manifest:
     return manifest_of("v1", "Namespace", name, labels=labels)
 
 
-def _key(result: Object) -> tuple[str, str]:
-    return result["kind"], result["name"]
+def _errors(run: Run) -> dict[tuple[str, str], str]:
+    """The error of each written object by kind and name, empty for an applied one."""
+    return {
+        (each["kind"], each["name"]): each["error"] if each["action"] == "failed" else ""
+        for each in run.applying.result["results"]
+    }
