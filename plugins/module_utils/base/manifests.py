@@ -51,6 +51,21 @@ def identity(manifest: Object) -> Identity:
     )
 
 
+def manifest_of(
+    api_version: str,
+    kind: str,
+    name: str,
+    namespace: str = "",
+    labels: t.Mapping[str, str] | None = None,
+    **content: t.Any,
+) -> Manifest:
+    """The manifest of an object; a cluster-scoped one has no namespace."""
+    place = {"namespace": namespace} if namespace else {}
+    own = {} if labels is None else {"labels": dict(labels)}
+    metadata = {"name": name, **place, **own}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
 def same_object(metadata: Object) -> MutableObject:
     """Metadata of a status for exactly this object, not for a later one of the same name."""
     return {key: metadata[key] for key in ("name", "namespace", "uid") if metadata.get(key)}

@@ -22,7 +22,7 @@ from ..base.errors import InvalidInput, TargetFailure
 from ..base.fields.lenient import member
 from ..base.fields.strict import is_subdomain
 from ..base.label_selector import LabelSelector, parse_selector_text
-from ..base.manifests import MANAGED_BY_LABEL, MANAGER
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER, manifest_of
 from ..fleet.urls import origin_text, parse_endpoint
 from ..kube.client import Kube, UnknownKind
 from ..nodeconfig.bare_metal import Machines, redfish_endpoint
@@ -73,17 +73,13 @@ class NodeHost:
     def node_config(self, namespace: str) -> Result:
         told = {name: self.as_dict()[name] for name in ("manufacturer", "model", "processor")}
         system = {name: value for name, value in told.items() if value}
-        metadata: Result = {
-            "name": self.node,
-            "namespace": namespace,
-            "labels": {MANAGED_BY_LABEL: MANAGER},
-        }
-        if system:
-            metadata["annotations"] = {SYSTEM_ANNOTATION: json.dumps(system)}
         collector = {"inletTemp": {"type": "Redfish", "endpoint": self.endpoint}}
         spec = {"nodeName": self.node, "metricsCollector": collector, "predictor": {}}
-        head = {"apiVersion": API_VERSIONS[0], "kind": "NodeConfig"}
-        return {**head, "metadata": metadata, "spec": spec}
+        place = ("NodeConfig", self.node, namespace)
+        found = manifest_of(API_VERSIONS[0], *place, {MANAGED_BY_LABEL: MANAGER}, spec=spec)
+        if system:
+            found["metadata"]["annotations"] = {SYSTEM_ANNOTATION: json.dumps(system)}
+        return found
 
 
 @dataclass

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from ..base.boundary import InvalidField, shown, shown_text
 from ..base.errors import InvalidInput
-from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, whole_number
+from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, truth, whole_number
 from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import whole_units
@@ -75,16 +75,10 @@ class Requirements:
                 f"a host cannot have the processors {shown(self.cpu_model)} and "
                 f"{shown(other.cpu_model)} at once"
             )
-        return Requirements(
-            cpu=max(self.cpu, other.cpu),
-            memory=max(self.memory, other.memory),
-            gpu=max(self.gpu, other.gpu),
-            disk=max(self.disk, other.disk),
-            sriov=self.sriov or other.sriov,
-            qat=self.qat or other.qat,
-            cpu_model=self.cpu_model or other.cpu_model,
-            expressions=tuple(dict.fromkeys((*self.expressions, *other.expressions))),
-        )
+        # Of equal or empty texts, and of truths, the greater one is the stricter, too.
+        stricter = {name: max(value, getattr(other, name)) for name, value in vars(self).items()}
+        expressions = tuple(dict.fromkeys((*self.expressions, *other.expressions)))
+        return Requirements(**{**stricter, "expressions": expressions})
 
 
 @dataclass(frozen=True)
@@ -363,9 +357,7 @@ def _bytes(fields: Object, name: str, where: str) -> int:
 
 def _truth(fields: Object, name: str, where: str) -> bool:
     value = fields.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidField(f"{where}.{name}", f"{shown(value)} is not true or false")
-    return bool(value)
+    return value is not None and truth(value, f"{where}.{name}")
 
 
 def _choice(given: Object, name: str, choices: t.Sequence[t.Any]) -> t.Any:

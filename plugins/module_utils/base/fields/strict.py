@@ -146,6 +146,13 @@ def whole_number(
     return value
 
 
+def truth(value: t.Any, path: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise InvalidField(path, f"{shown(value)} is not true or false")
+    return value
+
+
 def with_readable_metadata(obj: t.Any) -> MutableObject:
     """The object, with checked types of name, namespace, labels, annotations and owners."""
     if not isinstance(obj, dict):

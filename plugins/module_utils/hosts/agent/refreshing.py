@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import threading
 import typing as t
+from dataclasses import dataclass, field
 
 from ...base.boundary import Finding, Subject, guarded
 from ...base.context import Context, Result
@@ -37,26 +38,22 @@ _READ_ALL_THE_SAME = ("error", "address")
 Say = t.Callable[[str], None]
 
 
+@dataclass(frozen=True)
 class Rounds:
     """Rounds for one Provisioning, with a memory of accounts and reported failures.
 
-    ``say`` gets a sentence about each host that became readable or unreadable.
+    ``say`` gets a sentence about each host that became readable or unreadable. ``timeout`` is in
+    seconds, for all requests to one BMC.
     """
 
-    def __init__(
-        self,
-        kube: Kube,
-        place: tuple[str, str],
-        host_namespaces: t.Sequence[str],
-        context: Context,
-        say: Say,
-        timeout: float,
-    ) -> None:
-        self._kube, self._place = kube, place
-        self._host_namespaces, self._context, self._say = host_namespaces, context, say
-        self._timeout = timeout
-        self._refused_accounts: dict[str, Result] = {}
-        self._told: dict[str, str] = {}
+    kube: Kube
+    place: tuple[str, str]
+    host_namespaces: t.Sequence[str]
+    context: Context
+    say: Say
+    timeout: float
+    _refused_accounts: dict[str, Result] = field(default_factory=dict, init=False)
+    _told: dict[str, str] = field(default_factory=dict, init=False)
 
     def run(self, guard: Guard, stop: threading.Event) -> None:
         """Read all hosts, some at once, until ``stop`` is set. Writes need ``guard``.
@@ -70,7 +67,7 @@ class Rounds:
                 del memory[name]
         stored = {
             (text(member(obj, "metadata", "namespace")), text(member(obj, "metadata", "name"))): obj
-            for obj in host_hardware.list_objects(self._kube, self._host_namespaces)
+            for obj in host_hardware.list_objects(self.kube, self.host_namespaces)
         }
         # BMCs without an answer are read together, so that they delay no other host.
         hosts.sort(key=lambda host: bool(self._told.get(host_text(host))))
@@ -82,13 +79,13 @@ class Rounds:
 
     def _hosts(self) -> list[Host]:
         """The hosts to read, with inspected hardware, by name."""
-        namespace, name = self._place
-        resource = self._kube.resource(provisioning.API_VERSION, provisioning.KIND)
-        found = self._kube.find(resource.path(name, namespace))
+        namespace, name = self.place
+        resource = self.kube.resource(provisioning.API_VERSION, provisioning.KIND)
+        found = self.kube.find(resource.path(name, namespace))
         if found is None or member(found, "metadata", "deletionTimestamp"):
             return []
         wanted = read_assignment_request(found)
-        objects = bare_metal_host.list_objects(self._kube, self._host_namespaces)
+        objects = bare_metal_host.list_objects(self.kube, self.host_namespaces)
         hosts = sorted(bare_metal_host.read_hosts(objects).hosts, key=key_of)
         selector = wanted.request.host_selector
         refused = refusals(hosts, wanted.owner, False, selector)
@@ -106,17 +103,17 @@ class Rounds:
         options = redfish_hardware.SPEC.complete(
             {
                 "targets": [],
-                "timeout": self._timeout,
+                "timeout": self.timeout,
                 "concurrency": CONCURRENCY,
                 "authentication": list(self._refused_accounts.values()),
             }
         )
         targets = [target for target in map(_target, hosts) if target is not None]
-        answer = redfish_hardware.read(targets, options, self._context, self._kube)
+        answer = redfish_hardware.read(targets, options, self.context, self.kube)
         self._refused_accounts.update({each["name"]: each for each in answer["authentication"]})
         problems = {each["name"]: each["detail"] for each in answer["errors"]}
         entries = {each["name"]: each for each in answer["hardware"]}
-        kube, now = self._kube.guarded(guard), self._context.now()
+        kube, now = self.kube.guarded(guard), self.context.now()
 
         def store(host: Host) -> str:
             name = host_text(host)
@@ -128,16 +125,16 @@ class Rounds:
             )
             return _store(kube, host, read, before)
 
-        for host, problem in zip(hosts, self._kube.in_parallel(store, hosts, CONCURRENCY)):
+        for host, problem in zip(hosts, self.kube.in_parallel(store, hosts, CONCURRENCY)):
             self._tell(host_text(host), problem or problems.get(host_text(host), ""))
 
     def _tell(self, name: str, problem: str) -> None:
         """Report once why a host is unreadable, and when it is read again."""
         before = self._told.get(name)
         if problem and problem != before:
-            self._say(f"cannot read all hardware of {name}: {problem}")
+            self.say(f"cannot read all hardware of {name}: {problem}")
         elif before and not problem:
-            self._say(f"reads the hardware of {name} again")
+            self.say(f"reads the hardware of {name} again")
         self._told[name] = problem
 
 

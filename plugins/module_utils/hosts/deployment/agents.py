@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...base.fields.lenient import member, text
 from ...base.json_types import MutableObject
+from ...base.manifests import manifest_of
 
 # In the image of operator/Dockerfile.
 PROGRAM = "host-agent"
@@ -92,16 +93,13 @@ def deployment(name: str, namespace: str, wanted: AgentPods) -> MutableObject:
     }
     if account:
         pod["serviceAccountName"] = account
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": deployment_name(name), "namespace": namespace, "labels": labels},
-        "spec": {
-            "replicas": wanted.replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
+    spec = {
+        "replicas": wanted.replicas,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
     }
+    place = (deployment_name(name), namespace)
+    return manifest_of("apps/v1", "Deployment", *place, labels, spec=spec)
 
 
 def agent_names(pods: t.Sequence[t.Any]) -> list[str]:

@@ -16,6 +16,7 @@ from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError, InvalidInput, WattwiseError
 from ...base.fields.lenient import member, only
 from ...base.json_types import Object
+from ...base.manifests import manifest_of
 from ...base.units import format_time
 from ...kube.apply.steps import Applying
 from ...kube.client import Guard, Kube
@@ -105,16 +106,14 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 def _namespace(given: Parameters) -> Object:
     """The namespace, which may be missing in check mode."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": given["namespace"]}}
+    return manifest_of("v1", "Namespace", given["namespace"])
 
 
 def _written(applying: Applying, given: Parameters, is_check_mode: bool) -> Object | None:
     """The Provisioning with the spec of the options, created or changed."""
-    metadata: dict[str, t.Any] = {"name": given["name"], "namespace": given["namespace"]}
-    if given["cluster"]:
-        metadata["labels"] = {"cluster": given["cluster"]}
-    head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
-    manifest = {**head, "spec": given["spec"]}
+    labels = {"cluster": given["cluster"]} if given["cluster"] else None
+    place = (given["name"], given["namespace"])
+    manifest = manifest_of(API_VERSION, KIND, *place, labels, spec=given["spec"])
     applying.apply({"manifests": [manifest], "field_manager": FIELD_MANAGER})
     found = _KIND.find(applying.kube, given)
     if found is None:
@@ -293,8 +292,7 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
     applying = Applying(kube, context, ())
     before = kube.find(_KIND.resource_path(kube, given))
     if before is not None and not member(before, "metadata", "deletionTimestamp"):
-        metadata = {"name": given["name"], "namespace": given["namespace"]}
-        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
+        manifest = manifest_of(API_VERSION, KIND, given["name"], given["namespace"])
         applying.apply({"manifests": [manifest], "state": "absent"})
     owner = Owner(given["name"], given["namespace"])
     if not kube.serves(bare_metal_host.API_VERSION, bare_metal_host.KIND):
@@ -304,10 +302,10 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
             bare_metal_host.list_objects(kube, given["host_namespaces"])
         ).hosts
         changes = reservation.releasing(hosts, (), owner)
-        refused = write_marks(applying, changes, context.check_mode)
+        refused = write_marks(applying, changes)
         if not refused:
             return {**applying.result, "found": False}
-        problem = next((each.problem for each in refused if each.problem), "")
+        problem = next(filter(None, refused.values()), "")
         if problem:
             raise WattwiseError(
                 f"A host of {KIND} {owner.title} cannot be released: {problem}", **applying.result

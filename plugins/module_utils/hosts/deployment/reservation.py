@@ -66,11 +66,8 @@ class Change:
         return host_text(self.host), before, self.patch
 
 
-class Refused(t.NamedTuple):
-    """A change that was not written; ``problem`` is empty for a changed or deleted host."""
-
-    change: Change
-    problem: str = ""
+# Hosts whose change was not written; the problem is empty for a changed or deleted host.
+Refused = t.Mapping[HostKey, str]
 
 
 def reserve(
@@ -94,13 +91,13 @@ def reserve(
         labels = {(each["namespace"], each["host"]): each["labels"] for each in entries}
         changes = reserving(hosts, labels, request.owner, run.given["reserve"])
         is_reserving = is_reserving or bool(changes)
-        refused = write_marks(run.applying, changes, run.context.check_mode)
+        refused = write_marks(run.applying, changes)
         if not refused:
             if is_reserving:
                 _refuse_a_deleted_one(run, request, refusals)
             _release(run, request, hosts, labels)
             return answer, findings
-        refusals |= {key_of(each.change.host): each.problem for each in refused if each.problem}
+        refusals |= {key: problem for key, problem in refused.items() if problem}
     raise Failed(
         "HostsLost",
         f"Other writers changed the chosen hosts {ATTEMPTS} times in a row; the next run "
@@ -153,7 +150,7 @@ def _release(
 ) -> None:
     # A host that changed meanwhile is released by the next run.
     changes = releasing(hosts, kept, request.owner)
-    write_marks(run.applying, changes, run.context.check_mode)
+    write_marks(run.applying, changes)
 
 
 def _refuse_a_deleted_one(
@@ -168,13 +165,11 @@ def _refuse_a_deleted_one(
     raise Gone("The Provisioning was deleted during the run")
 
 
-def write_marks(
-    applying: Applying, changes: t.Sequence[Change], is_check_mode: bool
-) -> list[Refused]:
+def write_marks(applying: Applying, changes: t.Sequence[Change]) -> Refused:
     """Write the marks, add the written ones to the result, and return the others."""
-    refused = write(applying.kube, changes, is_check_mode) if changes else []
-    lost = [each.change for each in refused]
-    written = [each for each in changes if each not in lost]
+    check_mode = applying.context.check_mode
+    refused = write(applying.kube, changes, check_mode) if changes else {}
+    written = [each for each in changes if key_of(each.host) not in refused]
     results = [
         {
             "action": each.action,
@@ -192,9 +187,9 @@ def write_marks(
 
 def reserving(hosts: t.Sequence[Host], wanted: Labels, owner: Owner, mark: Mark) -> list[Change]:
     """Changes that mark the wanted hosts. ``wanted`` are the labels of each by its key."""
-    chosen = [(host, wanted[key_of(host)]) for host in hosts if key_of(host) in wanted]
-    patches = [(host, _marking(host, labels, owner, mark)) for host, labels in chosen]
-    return _changes(patches, "reserved")
+    chosen = [host for host in hosts if key_of(host) in wanted]
+    patches = [_marking(host, wanted[key_of(host)], owner, mark) for host in chosen]
+    return _changes(zip(chosen, patches), "reserved")
 
 
 def releasing(hosts: t.Sequence[Host], kept: t.Container[HostKey], owner: Owner) -> list[Change]:
@@ -212,7 +207,7 @@ def _changes(patches: t.Iterable[tuple[Host, Object]], action: str) -> list[Chan
     ]
 
 
-def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Refused]:
+def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> Refused:
     """Write each change if its host is unchanged; return the refused ones.
 
     A CRD or an admission policy may refuse one host (HTTP 400, 422) and accept the others.
@@ -221,7 +216,7 @@ def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Ref
     query = {"dryRun": "All"} if check_mode else {}
     resource = kube.resource(bare_metal_host.API_VERSION, bare_metal_host.KIND)
 
-    def send(change: Change) -> Refused | None:
+    def send(change: Change) -> tuple[HostKey, str] | None:
         host = change.host
         metadata = {**change.patch.get("metadata", {}), "resourceVersion": host.resource_version}
         body = {**change.patch, "metadata": metadata}
@@ -230,13 +225,13 @@ def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Ref
             kube.request("PATCH", path, body, MERGE_CONTENT_TYPE, query)
         except ApiError as error:
             if error.status in (404, 409):
-                return Refused(change)
+                return key_of(host), ""
             if error.status in (400, 422):
-                return Refused(change, str(error))
+                return key_of(host), str(error)
             raise
         return None
 
-    return [refused for refused in kube.in_parallel(send, changes) if refused is not None]
+    return dict(filter(None, kube.in_parallel(send, changes)))
 
 
 def _marking(host: Host, labels: t.Mapping[str, str], owner: Owner, mark: Mark) -> dict[str, t.Any]:

@@ -60,15 +60,6 @@ class SshAccess:
     private_key: str = ""
     host_keys: tuple[str, ...] = ()
 
-    def or_else(self, other: SshAccess) -> SshAccess:
-        """This access, completed by the other one."""
-        return SshAccess(
-            self.user or other.user,
-            self.port or other.port,
-            self.private_key or other.private_key,
-            self.host_keys or other.host_keys,
-        )
-
     def without(self, revoked: t.Container[str]) -> SshAccess:
         """This access without revoked host keys."""
         return replace(self, host_keys=tuple(key for key in self.host_keys if key not in revoked))
@@ -76,10 +67,10 @@ class SshAccess:
 
 def access_of(request: SshRequest, *sources: SshAccess) -> SshAccess:
     """The combined access of the sources, the most specific first."""
-    found = SshAccess()
-    for source in sources:
-        found = found.or_else(source)
-    return found.or_else(SshAccess(request.user, request.port))
+    found = SshAccess(request.user, request.port)
+    for source in reversed(sources):
+        found = replace(found, **{name: value for name, value in vars(source).items() if value})
+    return found
 
 
 def public_key(value: t.Any, path: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...base.boundary import InvalidField
 from ...base.errors import InvalidInput
@@ -22,8 +22,6 @@ from ..provisioning import Item, Request, Role
 from . import ip_versions
 from .assignment_model import Counts, Level, best_counts, shortages
 from .availability import (
-    Addresses,
-    NamedHost,
     Owner,
     Refusal,
     addresses_of,
@@ -125,175 +123,124 @@ class Question:
     needs_address: bool = True
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """A host, by position, in a group."""
-
-    host: int
-    group: Group
-
-
+# A host, by position, in a group.
+_Choice = tuple[int, Group]
 _NO_COUNTS = Counts({}, (), True)
 _ROLES: tuple[Role, Role] = ("master", "worker")
 
 
 def assign(question: Question, limits: Limits) -> Answer:
     """The best assignment. Raises InvalidInput if the request itself is impossible."""
-    fleet = _fleet(question)
-    members = [fleet.addresses[each.host] for each in fleet.named]
+    instance, former = _instance(question), question.owner.former
+    of_hosts = list(zip(instance.hosts, instance.addresses, instance.refusals))
     choices = ip_versions.choices(
         question.request,
-        [
-            addresses
-            for addresses, refusal in zip(fleet.addresses, fleet.refusals)
-            if refusal is None
-        ],
-        members,
-        [
-            fleet.addresses[n]
-            for n, host in enumerate(fleet.hosts)
-            if key_of(host) in question.owner.former
-        ],
+        [addresses for _host, addresses, refusal in of_hosts if refusal is None],
+        [instance.addresses[each.host] for each in instance.named],
+        [addresses for host, addresses, _refusal in of_hosts if key_of(host) in former],
     )
-    answers = (_answer_with(question, fleet, versions, limits) for versions in choices)
+    answers = (_answer_with(_of_versions(instance, versions), limits) for versions in choices)
     first = next(answers)
     if first.outcome == "assigned":
         return first
     return next((each for each in answers if each.outcome == "assigned"), first)
 
 
-@dataclass(frozen=True)
-class _Fleet:
-    """All hosts by name, with addresses and refusals by position; named hosts are not refused."""
-
-    hosts: t.Sequence[Host]
-    judge: Judge
-    named: t.Sequence[NamedHost]
-    addresses: t.Sequence[Addresses]
-    refusals: t.Sequence[Refusal | None]
-
-
-def _fleet(question: Question) -> _Fleet:
-    request, owner = question.request, question.owner
+def _instance(question: Question) -> Instance:
+    """The instance before a choice of IP versions; hosts that the request names are not refused."""
+    request, owner, needs_address = question.request, question.owner, question.needs_address
     hosts = sorted(question.hosts, key=key_of)
     twice = [key for key, count in Counter(map(key_of, hosts)).items() if count > 1]
     if twice:
         raise InvalidInput(f"hosts: {'/'.join(filter(None, twice[0]))} is listed twice")
-    judge, needs_address = Judge(hosts), question.needs_address
+    judge, selector = Judge(hosts), request.host_selector
     judge.check(request.items)
-    selector = request.host_selector
     named = named_hosts(request.items, hosts, owner, judge, needs_address, selector)
     addresses = [addresses_of(host) for host in hosts]
     refused = refusals(hosts, owner, needs_address, selector)
     for each in named:
         addresses[each.host], refused[each.host] = each.addresses, None
-    return _Fleet(hosts, judge, named, addresses, refused)
+    idle = [idle_watts(host, question.curves) for host in hosts]
+    # A host without known facts counts as the worst.
+    worst = max((known[0] for known in idle if known), default=0.0)
+    return Instance(
+        request,
+        hosts,
+        judge,
+        named,
+        addresses,
+        refused,
+        groups_of(request.items),
+        [round(TENTHS * (known[0] if known else worst)) for known in idle],
+        [f"idles at {known[0]:.0f} W {known[1]}" if known else "" for known in idle],
+        owner.former,
+    )
 
 
-@dataclass(frozen=True)
-class _Search:
-    """The search for hosts that have an address of each of these IP versions.
+def _of_versions(instance: Instance, versions: ip_versions.Versions) -> Instance:
+    """The instance of hosts that have an address of each of these IP versions.
 
-    ``sources`` are those of each host's idle power, in words.
+    Raises InvalidField for a host in the request whose addresses do not suit the cluster.
     """
-
-    request: Request
-    fleet: _Fleet
-    versions: ip_versions.Versions
-    instance: Instance
-    sources: t.Sequence[str]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences on the request, and on hosts that it names."""
-        return (*self.request.warnings, *_doubts(self.fleet.named, self.instance))
-
-    def unanswered(self, outcome: Outcome, why: str, explanation: Explanation | None) -> Answer:
-        """An answer without roles; ``why`` says of a fitting host why it has none."""
-        taken, hosts = {each.host for each in self.fleet.named}, self.instance.hosts
-        named = f"is named by its MAC address, but {why}"
-        return Answer(
-            outcome,
-            unassigned=(
-                *(Unassigned(hosts[index], named) for index in taken),
-                *_unassigned(self.instance, taken, why),
-            ),
-            is_proven=outcome != "unknown",
-            explanation=explanation,
-            warnings=self.warnings,
-        )
-
-
-def _answer_with(
-    question: Question, fleet: _Fleet, versions: ip_versions.Versions, limits: Limits
-) -> Answer:
-    """The best assignment of hosts that have an address of each of these IP versions."""
-    _check_versions_of_named(question.request, fleet, versions)
-    instance, sources = _instance(question, fleet, versions)
-    search = _Search(question.request, fleet, versions, instance, sources)
-    if not instance.groups:
-        return _answer(search, [], _NO_COUNTS)
-    lacking = shortages(instance.feasibility_problem(), limits)
-    if lacking is not None and any(lacking):
-        explanation = explain(instance, lacking, limits)
-        return search.unanswered("infeasible", "others are lacking", explanation)
-    problem, members = instance.problem()
-    counts = None if lacking is None else best_counts(problem, limits)
-    if counts is None:
-        return search.unanswered("unknown", "the time was over", None)
-    return _answer(search, _choices(instance, counts, members), counts)
-
-
-def _check_versions_of_named(
-    request: Request, fleet: _Fleet, versions: ip_versions.Versions
-) -> None:
-    """Raise InvalidField for a host in the request whose addresses do not suit the cluster."""
-    for each in fleet.named:
-        refusal = ip_versions.refusal_of(request, versions, fleet.addresses[each.host])
-        if refusal is not None and refusal.reason != "address":
-            host = host_text(fleet.hosts[each.host])
-            raise InvalidField(each.item.where, f"host {host} {refusal.detail}")
-
-
-def _instance(
-    question: Question, fleet: _Fleet, versions: ip_versions.Versions
-) -> tuple[Instance, list[str]]:
-    """The instance, and the source of each host's idle power in words."""
-    hosts, named, request = fleet.hosts, fleet.named, question.request
-    taken = {each.host for each in named}
-    of_named = {each.ip for own in named for each in own.addresses.values()}
-    refused = list(fleet.refusals)
-    for index, addresses in enumerate(fleet.addresses):
-        if index in taken or refused[index] is not None:
+    request, named = instance.request, {each.host: each for each in instance.named}
+    of_named = {each.ip for own in instance.named for each in own.addresses.values()}
+    refused = list(instance.refusals)
+    for index, addresses in enumerate(instance.addresses):
+        if refused[index] is not None:
+            continue
+        refusal = ip_versions.refusal_of(request, versions, addresses)
+        if index in named:
+            if refusal is not None and refusal.reason != "address":
+                host = host_text(instance.hosts[index])
+                raise InvalidField(named[index].item.where, f"host {host} {refusal.detail}")
             continue
         shared = next((each.ip for each in addresses.values() if each.ip in of_named), None)
         if shared is not None:
-            refused[index] = Refusal("address", f"shares its address {shared} with another host")
-        else:
-            refused[index] = ip_versions.refusal_of(request, versions, addresses)
-    known = [idle_watts(host, question.curves) for host in hosts]
-    # A host without known facts counts as the worst.
-    worst = max((each[0] for each in known if each), default=0.0)
-    racks: Counter[str | None] = Counter(
-        hosts[each.host].rack for each in named if each.item.role == "master"
-    )
-    instance = Instance(
-        hosts,
-        request,
-        groups_of(request.items),
-        refused,
-        fleet.judge,
-        tuple(n for n, each in enumerate(refused) if each is None and n not in taken),
-        [round(TENTHS * (each[0] if each else worst)) for each in known],
-        question.owner.former,
-        racks,
-    )
-    sources = [f"idles at {each[0]:.0f} W {each[1]}" if each else "" for each in known]
-    return instance, sources
+            refusal = Refusal("address", f"shares its address {shared} with another host")
+        refused[index] = refusal
+    return replace(instance, versions=versions, refusals=refused)
 
 
-def _doubts(named: t.Sequence[NamedHost], instance: Instance) -> t.Iterator[str]:
-    for each in named:
+def _answer_with(instance: Instance, limits: Limits) -> Answer:
+    """The best assignment of the instance."""
+    if not instance.groups:
+        return _answer(instance, [], _NO_COUNTS)
+    lacking = shortages(instance.feasibility_problem(), limits)
+    if lacking is not None and any(lacking):
+        explanation = explain(instance, lacking, limits)
+        return _unanswered(instance, "infeasible", "others are lacking", explanation)
+    problem, members = instance.problem()
+    counts = None if lacking is None else best_counts(problem, limits)
+    if counts is None:
+        return _unanswered(instance, "unknown", "the time was over")
+    return _answer(instance, _choices(instance, counts, members), counts)
+
+
+def _unanswered(
+    instance: Instance, outcome: Outcome, why: str, explanation: Explanation | None = None
+) -> Answer:
+    """An answer without roles; ``why`` says of a fitting host why it has none."""
+    taken = {each.host for each in instance.named}
+    named = f"is named by its MAC address, but {why}"
+    return Answer(
+        outcome,
+        unassigned=(
+            *(Unassigned(instance.hosts[index], named) for index in sorted(taken)),
+            *_unassigned(instance, taken, why),
+        ),
+        is_proven=outcome != "unknown",
+        explanation=explanation,
+        warnings=_warnings(instance),
+    )
+
+
+def _warnings(instance: Instance) -> tuple[str, ...]:
+    """Sentences on the request, and on hosts that it names."""
+    return (*instance.request.warnings, *_doubts(instance))
+
+
+def _doubts(instance: Instance) -> t.Iterator[str]:
+    for each in instance.named:
         for verdict in instance.judge.verdicts(each.item.requirements)[each.host]:
             if verdict.answer is None:
                 host = host_text(instance.hosts[each.host])
@@ -312,68 +259,47 @@ def _choices(
     for (index, demand), count in sorted(counts.taken.items()):
         hosts = members[index][used[index] : used[index] + count]
         used[index] += count
-        choices.extend(_Choice(host, instance.groups[demand]) for host in hosts)
+        choices.extend((host, instance.groups[demand]) for host in hosts)
     return choices
 
 
-def _answer(search: _Search, choices: t.Sequence[_Choice], counts: Counts) -> Answer:
-    instance, fleet = search.instance, search.fleet
+def _answer(instance: Instance, choices: t.Sequence[_Choice], counts: Counts) -> Answer:
     given = [
-        (each.item, each.host, each.mac, f"named by MAC address {each.mac}") for each in fleet.named
+        (each.item, each.host, each.mac, f"named by MAC address {each.mac}")
+        for each in instance.named
     ]
-    for choice, item in _with_items(instance, choices):
-        given.append((item, choice.host, "", _why(instance, choice, search.sources[choice.host])))
-    order = {item: position for position, item in enumerate(search.request.items)}
+    for (host, group), item in _with_items(instance, choices):
+        given.append((item, host, "", _why(instance, host, group)))
+    order = {item: position for position, item in enumerate(instance.request.items)}
     given.sort(key=lambda entry: (order[entry[0]], entry[1]))
     members = {host for _item, host, *_rest in given}
     return Answer(
         "assigned",
-        tuple(_assignments(instance, _places(fleet, search.versions, members), given)),
+        tuple(_assignments(instance, given)),
         tuple(_unassigned(instance, members, "every role has its hosts")),
         tuple(map(_told, counts.levels)),
         counts.is_proven,
-        warnings=search.warnings,
+        warnings=_warnings(instance),
     )
 
 
 def _assignments(
-    instance: Instance,
-    places: t.Mapping[int, _Place],
-    given: t.Sequence[tuple[Item, int, str, str]],
+    instance: Instance, given: t.Sequence[tuple[Item, int, str, str]]
 ) -> t.Iterator[Assigned]:
     """The masters, then the workers, from items, hosts, MAC addresses of the request and reasons."""
     labels = _labels(instance, [(item, host) for item, host, _mac, _why in given])
+    of_members = [instance.addresses[host] for _item, host, *_rest in given]
+    first, *more = sorted(ip_versions.used(instance.versions, of_members))
     for role in _ROLES:
         for item, host, mac, why in given:
             if item.role == role or (role == "worker" and item.also_worker):
-                own = places[host]
-                yield Assigned(
-                    role, labels[host], instance.hosts[host], own.ip, mac or own.mac, why, own.ip6
-                )
-
-
-class _Place(t.NamedTuple):
-    """A host's addresses in the cluster; an unknown one is None."""
-
-    ip: str | None
-    mac: str | None
-    ip6: str | None = None
-
-
-def _places(
-    fleet: _Fleet, needed: ip_versions.Versions, members: t.Collection[int]
-) -> dict[int, _Place]:
-    """The addresses of the members, in the IP versions that the cluster uses."""
-    reached = {host: fleet.addresses[host] for host in members}
-    first, *more = sorted(ip_versions.used(needed, reached.values()))
-    places = {}
-    for host, addresses in reached.items():
-        if first not in addresses:
-            places[host] = _Place(None, mac_of(fleet.hosts[host]))
-            continue
-        own = addresses[first]
-        places[host] = _Place(own.ip, own.mac, addresses[more[0]].ip if more else None)
-    return places
+                facts, own = instance.hosts[host], instance.addresses[host]
+                if first in own:
+                    ip, own_mac = own[first].ip, own[first].mac
+                    ip6 = own[more[0]].ip if more else None
+                else:
+                    ip, own_mac, ip6 = None, mac_of(facts), None
+                yield Assigned(role, labels[host], facts, ip, mac or own_mac, why, ip6)
 
 
 def _told(level: Level) -> Level:
@@ -391,8 +317,8 @@ def _with_items(
 ) -> t.Iterator[tuple[_Choice, Item]]:
     """Each choice with its item: hosts keep their labels, else labels go by name."""
     by_group: dict[Group, list[_Choice]] = {}
-    for choice in sorted(choices, key=lambda choice: choice.host):
-        by_group.setdefault(choice.group, []).append(choice)
+    for choice in sorted(choices, key=lambda choice: choice[0]):
+        by_group.setdefault(choice[1], []).append(choice)
     for group, members in by_group.items():
         if not group.items[0].label:
             yield from ((choice, group.items[0]) for choice in members)
@@ -400,7 +326,7 @@ def _with_items(
         left = {item.label: item for item in group.items}
         others = []
         for choice in members:
-            had = instance.former.get(key_of(instance.hosts[choice.host]), ())
+            had = instance.former.get(key_of(instance.hosts[choice[0]]), ())
             label = next((each.label for each in had if each.label in left), None)
             if label is None:
                 others.append(choice)
@@ -435,18 +361,18 @@ def _labels(instance: Instance, given: t.Sequence[tuple[Item, int]]) -> dict[int
     return {host: label for host, label in labels.items() if label}
 
 
-def _why(instance: Instance, choice: _Choice, source: str) -> str:
-    facts = instance.hosts[choice.host]
-    verdicts = instance.judge.verdicts(choice.group.requirements)[choice.host]
+def _why(instance: Instance, host: int, group: Group) -> str:
+    facts, source = instance.hosts[host], instance.sources[host]
+    verdicts = instance.judge.verdicts(group.requirements)[host]
     parts = [verdict.reason for verdict in verdicts] or ["no requirement"]
-    if facts.rack and choice.group.role == "master":
+    if facts.rack and group.role == "master":
         parts.append(f"rack {facts.rack}")
-    if source and choice.group.count is not None:
+    if source and group.count is not None:
         parts.append(source)
     roles = {each.role for each in instance.former.get(key_of(facts), ())}
-    if choice.group.role in roles:
+    if group.role in roles:
         parts.append("had this role before")
-    return f"fits {choice.group.where}: {'; '.join(parts)}"[:1000]
+    return f"fits {group.where}: {'; '.join(parts)}"[:1000]
 
 
 def _unassigned(instance: Instance, taken: set[int], why: str) -> t.Iterator[Unassigned]:

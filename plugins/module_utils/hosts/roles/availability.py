@@ -261,17 +261,16 @@ def named_hosts(
     selector: LabelSelector,
 ) -> list[NamedHost]:
     """The hosts of all items with a MAC address. Raises InvalidField for an unavailable one."""
-    by_mac, excluded = _owners_of_macs(hosts, owner, selector)
+    by_mac: dict[str, list[int]] = {}
+    for index, host in enumerate(hosts):
+        for mac in host.macs:
+            by_mac.setdefault(mac, []).append(index)
     found: dict[int, NamedHost] = {}
     for item in items:
         if item.mac is None:
             continue
-        if item.mac in excluded and item.mac not in by_mac:
-            raise InvalidField(
-                f"{item.where}.mac-address",
-                f"host {host_text(hosts[excluded[item.mac]])} is not selected by hostSelector",
-            )
-        named = _named(item, item.mac, by_mac.get(item.mac, []), hosts, needs_address)
+        owners = _owners_of(item, by_mac.get(item.mac, ()), hosts, owner, selector)
+        named = _named(item, item.mac, owners, hosts, needs_address)
         first = found.setdefault(named.host, named)
         if first is not named:
             raise InvalidField(
@@ -284,26 +283,25 @@ def named_hosts(
     return list(found.values())
 
 
-def _owners_of_macs(
-    hosts: t.Sequence[Host], owner: Owner, selector: LabelSelector
-) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """The hosts of each MAC address by position, including one that the selector excludes.
+def _owners_of(
+    item: Item,
+    claimants: t.Sequence[int],
+    hosts: t.Sequence[Host],
+    owner: Owner,
+    selector: LabelSelector,
+) -> t.Sequence[int]:
+    """The selected hosts, by position, of all that have the MAC address of an item.
 
     Other hosts cannot claim the address of a host that the owner holds.
     """
-    by_mac: dict[str, list[int]] = {}
-    excluded: dict[str, int] = {}
-    for index, host in enumerate(hosts):
-        is_selected = selector.matches(host.labels)
-        for mac in host.macs:
-            if is_selected:
-                by_mac.setdefault(mac, []).append(index)
-            else:
-                excluded.setdefault(mac, index)
-    for mac, owners in by_mac.items():
-        held = [index for index in owners if is_held(hosts[index], owner)]
-        by_mac[mac] = held if len(held) == 1 else owners
-    return by_mac, excluded
+    selected = [index for index in claimants if selector.matches(hosts[index].labels)]
+    if claimants and not selected:
+        raise InvalidField(
+            f"{item.where}.mac-address",
+            f"host {host_text(hosts[claimants[0]])} is not selected by hostSelector",
+        )
+    held = [index for index in selected if is_held(hosts[index], owner)]
+    return held if len(held) == 1 else selected
 
 
 def _named(

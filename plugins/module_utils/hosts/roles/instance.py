@@ -8,9 +8,10 @@ The idle power draw of a host comes from its own power curve or its processor.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...base import documents
 from ...published.curves import rows_of
@@ -18,7 +19,8 @@ from ...scheduling.curve import Curve, Curves
 from ..host import Host
 from ..provisioning import Item, Request, Requirements, Role
 from .assignment_model import SPREAD, Costs, Demand, HostClass, Problem
-from .availability import PROVISIONED, Former, Refusal, key_of
+from .availability import PROVISIONED, Addresses, Former, NamedHost, Refusal, key_of
+from .ip_versions import Versions
 from .requirements import MEBIBYTE, Judge, is_met
 
 # Levels, each a sum over the hosts that get a role. Maximised ones are negative in the model.
@@ -51,23 +53,39 @@ class Group:
         return self.items[0].where + (f" and {more} more" if more else "")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Instance:
-    """Input data of the search.
+    """Input data of the search for hosts that have an address of each of the IP ``versions``.
 
-    Hosts are identified by position. ``free`` are available hosts that no item names; ``idle`` are
-    tenths of watts. ``racks_of_named`` counts the named masters by rack.
+    Hosts are sorted by name and identified by position, also in ``addresses``, ``refusals``,
+    ``idle`` and ``sources``. ``named`` are those that items name. ``idle`` is power draw in tenths
+    of watts, and ``sources`` are those of each in words.
     """
 
-    hosts: t.Sequence[Host]
     request: Request
-    groups: tuple[Group, ...]
-    refusals: t.Sequence[Refusal | None]
+    hosts: t.Sequence[Host]
     judge: Judge
-    free: tuple[int, ...]
+    named: t.Sequence[NamedHost]
+    addresses: t.Sequence[Addresses]
+    refusals: t.Sequence[Refusal | None]
+    groups: tuple[Group, ...]
     idle: t.Sequence[int]
-    former: Former = field(default_factory=dict)
-    racks_of_named: t.Mapping[str | None, int] = field(default_factory=dict)
+    sources: t.Sequence[str]
+    former: Former
+    versions: Versions = frozenset()
+
+    @functools.cached_property
+    def free(self) -> tuple[int, ...]:
+        """The available hosts that no item names."""
+        taken = {each.host for each in self.named}
+        refusals = enumerate(self.refusals)
+        return tuple(n for n, refusal in refusals if refusal is None and n not in taken)
+
+    @property
+    def racks_of_named(self) -> t.Mapping[str | None, int]:
+        """The number of named masters in each rack."""
+        masters = (each.host for each in self.named if each.item.role == "master")
+        return Counter(self.hosts[host].rack for host in masters)
 
     def fits(self, group: Group, requirements: Requirements | None = None) -> list[bool]:
         """Whether each host meets the requirements of the group; unknown counts as no."""

@@ -61,7 +61,6 @@ class Change:
     ``size`` is the reduced part of a number; 1 for a dropped requirement.
     """
 
-    where: str
     text: str
     size: float
 
@@ -143,7 +142,7 @@ def _fewer(groups: t.Sequence[Group], lacking: t.Sequence[int]) -> t.Iterator[Ch
             for group, missing in pairs
         )
         size = max(missing / (group.count or 1) for group, missing in pairs)
-        yield Change(pairs[0][0].where, f"request {told}", size)
+        yield Change(f"request {told}", size)
 
 
 _AMOUNTS = ("cpu", "memory", "gpu", "disk")
@@ -156,8 +155,8 @@ def _weaker(instance: Instance, limits: Limits) -> t.Iterator[Change]:
         for name in _AMOUNTS:
             yield from _lower(instance, index, group, name, limits)
         for name, without in _dropped(group.requirements):
-            if _is_feasible(instance, {index: without}, limits):
-                yield Change(group.where, f"drop {name} of {group.where}", 1.0)
+            if _is_feasible(instance, limits, {index: without}):
+                yield Change(f"drop {name} of {group.where}", 1.0)
 
 
 def _dropped(requirements: Requirements) -> t.Iterator[tuple[str, Requirements]]:
@@ -187,7 +186,7 @@ def _lower(
     def helps(amount: int) -> bool:
         changes: Object = {name: amount}
         weaker = dataclasses.replace(group.requirements, **changes)
-        return _is_feasible(instance, {index: weaker}, limits)
+        return _is_feasible(instance, limits, {index: weaker})
 
     if not helps(has[0]):
         return
@@ -198,7 +197,7 @@ def _lower(
     amount, word = has[low], _WORDS.get(name, name)
     text = str(amount) if name in ("cpu", "gpu") else size_text(amount)
     what = f"lower {word} of {group.where} to {text}" if amount else f"drop {word} of {group.where}"
-    yield Change(group.where, what, (wanted - amount) / wanted)
+    yield Change(what, (wanted - amount) / wanted)
 
 
 def _has(instance: Instance, host: int, name: str) -> int:
@@ -216,14 +215,15 @@ def _more(instance: Instance, limits: Limits) -> t.Iterator[Change]:
     """Hosts that exist but are unavailable now."""
     for reason in sorted({each.reason for each in instance.refusals if each is not None}):
         freed = [n for n, each in enumerate(instance.refusals) if each and each.reason == reason]
-        lacking = shortages(instance.feasibility_problem(free=[*instance.free, *freed]), limits)
-        if lacking is not None and not any(lacking):
-            told = f"make {_hosts(len(freed))} available (now: {reason})"
-            yield Change("", told, 1.0)
+        if _is_feasible(instance, limits, free=[*instance.free, *freed]):
+            yield Change(f"make {_hosts(len(freed))} available (now: {reason})", 1.0)
 
 
 def _is_feasible(
-    instance: Instance, replaced: t.Mapping[int, Requirements], limits: Limits
+    instance: Instance,
+    limits: Limits,
+    replaced: t.Mapping[int, Requirements] | None = None,
+    free: t.Sequence[int] | None = None,
 ) -> bool:
-    lacking = shortages(instance.feasibility_problem(replaced), limits)
+    lacking = shortages(instance.feasibility_problem(replaced, free), limits)
     return lacking is not None and not any(lacking)

@@ -9,13 +9,11 @@ The library's certificate Secrets for Kepler are removed after no pod mounts the
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
-from ...base.context import Context
 from ...base.errors import ApiError
 from ...base.fields.lenient import member, objects
 from ...base.json_types import MutableObject, Object
-from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest, manifest_of
 from ...base.units import parse_duration
 from ...kube.apply.steps import Applying
 from ...kube.client import Kube, UnknownKind
@@ -132,47 +130,26 @@ def library_options(addons: Addons, wanted: Certificates) -> dict[str, t.Any]:
 _OF_CERT_MANAGER = "cert-manager.io/certificate-name"
 
 
-@dataclass(frozen=True)
-class Issued:
-    """Names of Secrets, and the labels of the library's."""
-
-    namespace: str
-    secrets: t.Sequence[str]
-    authority_namespace: str
-    authority_secret: str
-    labels: t.Mapping[str, str]
-
-
-def issued_for(addons: Addons, authority_namespace: str) -> Issued:
-    """The Secrets that the library fills for these add-ons."""
-    return Issued(
-        namespace=addons.namespace,
-        secrets=list(certificate_names(addons).values()),
-        authority_namespace=authority_namespace,
-        authority_secret=names.object_name(addons, "authority"),
-        labels=secret_labels(addons),
-    )
-
-
-def take_back(applying: Applying, issued: Issued, context: Context) -> None:
+def take_back(applying: Applying, addons: Addons, authority_namespace: str) -> None:
     """Remove the library's Secrets.
 
     Secrets of administrators and of cert-manager stay. A running Kepler could not restart without
     them, so they stay while it mounts one.
     """
-    kube = applying.kube
-    own = [name for name in issued.secrets if _is_own(kube, issued.namespace, name, issued.labels)]
-    mounting = _mounting(kube, issued.namespace, own)
+    kube, namespace, labels = applying.kube, addons.namespace, secret_labels(addons)
+    secrets = certificate_names(addons).values()
+    own = [name for name in secrets if _is_own(kube, namespace, name, labels)]
+    mounting = _mounting(kube, namespace, own)
     if mounting:
-        context.warn(
-            f"The Secrets {', '.join(own)} stay, because the DaemonSet "
-            f"{issued.namespace}/{mounting} mounts one; remove Kepler first, then the add-ons again"
+        applying.context.warn(
+            f"The Secrets {', '.join(own)} stay, because the DaemonSet {namespace}/{mounting} "
+            "mounts one; remove Kepler first, then the add-ons again"
         )
         return
-    found = [_manifest(issued.namespace, name) for name in own]
-    place = (issued.authority_namespace, issued.authority_secret)
-    if _is_own(kube, *place, issued.labels):
-        found.append(_manifest(*place))
+    found = [manifest_of("v1", "Secret", name, namespace) for name in own]
+    authority = names.object_name(addons, "authority")
+    if _is_own(kube, authority_namespace, authority, labels):
+        found.append(manifest_of("v1", "Secret", authority, authority_namespace))
     if found:
         applying.apply({"manifests": found, "state": "absent"})
 
@@ -222,8 +199,3 @@ def _is_there(kube: Kube, namespace: str, owner: Object) -> bool:
         raise
     is_same = member(found, "metadata", "uid") == owner["uid"]
     return is_same and not member(found, "metadata", "deletionTimestamp")
-
-
-def _manifest(namespace: str, name: str) -> dict[str, t.Any]:
-    metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}

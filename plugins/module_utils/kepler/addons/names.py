@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest, manifest_of
 from ...kube.apply.prune import APPLY_SET_LABEL
 from ..deployment.names import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
 from .spec import Addons
@@ -102,10 +102,6 @@ def manifest(
     if version is None:
         raise NotServed(kind, otherwise)
     own = {**pod_labels(addons, component), MANAGED_BY_LABEL: MANAGER}
-    metadata = {
-        "name": object_name(addons, part),
-        "namespace": addons.namespace,
-        # Selectors of other projects use the given labels, with any keys.
-        "labels": {**own, **(labels or {}), APPLY_SET_LABEL: apply_set(addons.name)},
-    }
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+    # Selectors of other projects use the given labels, with any keys.
+    own = {**own, **(labels or {}), APPLY_SET_LABEL: apply_set(addons.name)}
+    return manifest_of(version, kind, object_name(addons, part), addons.namespace, own, **content)

@@ -14,6 +14,7 @@ from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError, InvalidInput, WattwiseError
 from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
+from ...base.manifests import Manifest, manifest_of
 from ...kube.apply.steps import Applying
 from ...kube.certificates import keep_certificates
 from ...kube.client import Kube
@@ -83,11 +84,7 @@ def _steps(run: Run) -> t.Iterator[Observation]:
 def _raise_problems(run: Run, rendered: Observation) -> None:
     """Raise Failed if anything failed; all independent steps are done by now."""
     keys = {status.identity(each) for part in rendered.parts for each in part.manifests}
-    refused = [
-        each["error"]
-        for each in run.applying.result["results"]
-        if each["action"] == "failed" and _key(each) in keys
-    ]
+    refused = [error for key, error in _errors(run).items() if error and key in keys]
     problems = [f"{name}: {sentence}" for name, sentence in rendered.failures.items()]
     if refused:
         problems.append(f"{len(refused)} objects were refused, the first one: {refused[0]}")
@@ -180,16 +177,9 @@ def _issue(run: Run, addons: Addons, wanted: Certificates) -> None:
     found = run.kube.read_secret(addons.namespace, addons.security.server_secret)
     if found is None:
         return  # in check mode alone
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": addons.security.client_authority_secret,
-            "namespace": addons.namespace,
-            "labels": labels,
-        },
-        "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
-    }
+    data = {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()}
+    place = (addons.security.client_authority_secret, addons.namespace)
+    secret = manifest_of("v1", "Secret", *place, labels, data=data)
     # Like the certificates themselves: cert-manager may have had the Secret before.
     run.write([secret], force_conflicts=True)
 
@@ -207,11 +197,9 @@ def _report(run: Run, reached: Observation | None, failure: Failure | None) -> R
 
 
 def _observed(run: Run, rendered: Observation) -> Observation:
-    results = run.applying.result["results"]
     return replace(
         rendered,
-        applied={_key(each) for each in results if each["action"] != "failed"},
-        errors={_key(each): each["error"] for each in results if each["action"] == "failed"},
+        errors=_errors(run),
         missing_secrets=_missing_secrets(run, rendered),
         unready=_unready(run, rendered),
         port=_port(run, rendered.addons),
@@ -260,12 +248,10 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
     owner = owner_manifest(namespace, names.owner_name(given["name"]))
     applying.apply({"manifests": [owner], "state": "absent"})
     spec = ADDONS.complete(given["spec"] or {})
+    addons = read_addons(namespace, given["name"], spec)
     place = spec["certificates"]["authority_namespace"]
-    issued = certificates.issued_for(
-        read_addons(namespace, given["name"], spec),
-        fields.name(place, "certificates.authority_namespace"),
-    )
-    certificates.take_back(applying, issued, context)
+    authority_namespace = fields.name(place, "certificates.authority_namespace")
+    certificates.take_back(applying, addons, authority_namespace)
     return {**applying.result, "found": False}
 
 
@@ -274,10 +260,13 @@ def _label_manager(name: str) -> str:
     return f"{FIELD_MANAGER}-{name}"
 
 
-def _namespace_manifest(name: str, labels: t.Mapping[str, str]) -> dict[str, t.Any]:
-    metadata = {"name": name, "labels": dict(labels)}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+def _namespace_manifest(name: str, labels: t.Mapping[str, str]) -> Manifest:
+    return manifest_of("v1", "Namespace", name, labels=labels)
 
 
-def _key(result: Object) -> tuple[str, str]:
-    return result["kind"], result["name"]
+def _errors(run: Run) -> dict[tuple[str, str], str]:
+    """The error of each written object by kind and name, empty for an applied one."""
+    return {
+        (each["kind"], each["name"]): each["error"] if each["action"] == "failed" else ""
+        for each in run.applying.result["results"]
+    }

@@ -39,10 +39,10 @@ class Observation:
     """The add-ons of a run with their objects by part, and the cluster after it.
 
     ``failures`` have the sentences of failed steps of one add-on, by its condition. ``is_issued``
-    means that certificates without cert-manager are issued. ``errors`` and ``applied`` have kind
-    and name of objects. ``missing_secrets`` and ``unready`` (certificates) have sentences, the
-    first by the condition of their add-on. ``port`` is the name of the port of Kepler's Service,
-    empty if there is none.
+    means that certificates without cert-manager are issued. ``errors`` are those of all written
+    objects, by kind and name, empty for applied ones. ``missing_secrets`` and ``unready``
+    (certificates) have sentences, the first by the condition of their add-on. ``port`` is the name
+    of the port of Kepler's Service, empty if there is none.
     """
 
     addons: Addons
@@ -50,7 +50,6 @@ class Observation:
     parts: t.Sequence[Part]
     failures: t.Mapping[str, str] = field(default_factory=dict)
     is_issued: bool = False
-    applied: t.Collection[tuple[str, str]] = ()
     errors: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
     missing_secrets: t.Mapping[str, str] = field(default_factory=dict)
     unready: str = ""
@@ -92,7 +91,7 @@ def status_of(
             {"kind": each["kind"], "name": each["metadata"]["name"], "version": each["apiVersion"]}
             for part in seen.parts
             for each in part.manifests
-            if identity(each) in seen.applied
+            if seen.errors.get(identity(each)) == ""
         ]
     else:
         conditions += [kept(stored, name) for name in CONDITIONS[1:]]
@@ -125,7 +124,7 @@ def _is_applied(seen: Observation, part: Part) -> bool:
         return False
     if part.condition == "Certificates" and seen.is_of_library and not seen.is_issued:
         return False
-    return all(identity(each) in seen.applied for each in part.manifests)
+    return all(seen.errors.get(identity(each)) == "" for each in part.manifests)
 
 
 def _judged(seen: Observation, part: Part, failure: Failure | None, stored: Object) -> Condition:
@@ -137,7 +136,7 @@ def _judged(seen: Observation, part: Part, failure: Failure | None, stored: Obje
         return condition(name, "False", "KindNotServed", part.missing)
     if name in seen.failures:
         return condition(name, "False", "ReconcileError", seen.failures[name])
-    errors = [seen.errors[key] for key in map(identity, part.manifests) if key in seen.errors]
+    errors = list(filter(None, (seen.errors.get(identity(each)) for each in part.manifests)))
     if errors:
         return condition(name, "False", "ObjectsRefused", errors[0])
     if failure is not None and not _is_applied(seen, part):

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.boundary import InvalidField, shown
-from ...base.fields.strict import mapping, mappings, sequence, texts, whole_number
+from ...base.fields.strict import mapping, mappings, sequence, texts, truth, whole_number
 from ...base.json_types import Object
 from .. import fields
 from ..verdict import KeplerVersion
@@ -207,12 +207,6 @@ def _zones(value: t.Any, place: str) -> list[str]:
     return zones
 
 
-def _flag(value: t.Any, place: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidField(place, f"{shown(value)} is not true or false")
-    return value
-
-
 def _count(value: t.Any, place: str) -> int:
     return whole_number(value, place, 0, _MAX_COUNT)
 
@@ -265,13 +259,13 @@ _CHIP_RULE: t.Mapping[str, _Reader] = {
     "pairings": _pairings,
     "skipVoltages": _indices,
     "skipCurrents": _indices,
-    "useSameIndex": _flag,
+    "useSameIndex": truth,
 }
 _READERS: t.Mapping[str, _Reader] = {
     "text": _text,
     "texts": _texts,
     "zones": _zones,
-    "flag": _flag,
+    "flag": truth,
     "integer": lambda value, place: whole_number(value, place, -1, _MAX_COUNT),
     "count": _count,
     "duration": fields.duration,

@@ -9,7 +9,7 @@ import typing as t
 
 from ...base.fields.lenient import member
 from ...base.json_types import MutableObject
-from ...base.manifests import Manifest
+from ...base.manifests import Manifest, manifest_of
 from . import configuration, daemon, names, policy
 from .groups import Group
 from .system import System
@@ -33,8 +33,7 @@ def namespace(system: System, is_openshift: bool) -> Manifest:
     }
     if is_openshift:
         labels["security.openshift.io/scc.podSecurityLabelSync"] = "false"
-    metadata = {"name": system.namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    return manifest_of("v1", "Namespace", system.namespace, labels=labels)
 
 
 def in_namespace(system: System, groups: t.Sequence[Group]) -> list[Manifest]:
@@ -80,10 +79,7 @@ def all_of_cluster(namespace: str, name: str, is_openshift: bool) -> list[Manife
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
         *([SCC] if is_openshift else []),
     ]
-    metadata = {"name": names.cluster_name(namespace, name)}
-    return [
-        {"apiVersion": version, "kind": kind, "metadata": dict(metadata)} for version, kind in kinds
-    ]
+    return [manifest_of(*kind, names.cluster_name(namespace, name)) for kind in kinds]
 
 
 def _service(system: System) -> Manifest:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest, manifest_of
 from ...kube.apply.prune import APPLY_SET_LABEL
 from .groups import Group
 from .system import System
@@ -52,13 +52,11 @@ def manifest(system: System, api_version: str, kind: str, name: str, **content: 
     """An object in the namespace of the system."""
     own = {NAME_LABEL: "kepler", INSTANCE_LABEL: system.name, MANAGED_BY_LABEL: MANAGER}
     labels = {**own, APPLY_SET_LABEL: apply_set(system.name)}
-    metadata = {"name": name, "namespace": system.namespace, "labels": labels}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+    return manifest_of(api_version, kind, name, system.namespace, labels, **content)
 
 
 def cluster_manifest(system: System, api_version: str, kind: str, **content: t.Any) -> Manifest:
     """A cluster-scoped object of the system."""
     labels = {NAME_LABEL: "kepler", MANAGED_BY_LABEL: MANAGER}
     name = cluster_name(system.namespace, system.name)
-    metadata = {"name": name, "labels": labels}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+    return manifest_of(api_version, kind, name, labels=labels, **content)

@@ -270,8 +270,7 @@ _READY = 8
 
 def _judge(seen: Observation, group: Group, failing: t.Sequence[Trouble]) -> _Judgement:
     """The decision about one DaemonSet, in upstream's order, with crashes before rollouts."""
-    name = names.daemon_set_name(seen.system, group)
-    found = _daemon_set(seen, group)
+    name, found = names.daemon_set_name(seen.system, group), _daemon_set(seen, group)
     if found is None:
         return _Judgement(0, "False", "DaemonSetNotFound", f"There is no DaemonSet {name}.")
     generation = whole(member(found, "metadata", "generation")) or 0

@@ -15,7 +15,7 @@ from .live import LiveObjects
 
 
 class Applying:
-    """One connection for all steps, and their results so far.
+    """One connection and context for all steps, and their results so far.
 
     ``result`` has ``changed``, ``diff``, ``results`` and ``pruned`` of all steps, in their order.
     ``assumed`` are objects that check mode takes as present.
@@ -24,7 +24,7 @@ class Applying:
 
     def __init__(self, kube: Kube, context: Context, assume: t.Sequence[t.Any]) -> None:
         self.kube = kube
-        self._context = context
+        self.context = context
         self.assumed = list(assume)
         self.result: Result = {"changed": False, "diff": [], "results": [], "pruned": []}
 
@@ -32,7 +32,7 @@ class Applying:
         """One call of ``kube_apply``; whether it changed anything."""
         given = {**parameters, "assume": self.assumed}
         try:
-            result = work.apply(given, self._context, self.kube, live)
+            result = work.apply(given, self.context, self.kube, live)
         except WattwiseError as error:
             self.add(error.fields)
             error.fields.update(self.result)

@@ -18,7 +18,7 @@ from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, WattwiseError
 from ...base.fields.lenient import member
 from ...base.json_types import Object
-from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest, manifest_of
 from ..apply.live import LiveObjects
 from ..apply.steps import Applying
 from ..client import Kube
@@ -325,6 +325,4 @@ def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -
 
 def owner_manifest(namespace: str, name: str) -> Manifest:
     """The ConfigMap that owns the objects of a run by options."""
-    labels = {MANAGED_BY_LABEL: MANAGER}
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    return manifest_of("v1", "ConfigMap", name, namespace, {MANAGED_BY_LABEL: MANAGER})

@@ -161,7 +161,7 @@ def written(api: Api) -> list[tuple[str, str]]:
     hosts = [host(number, resource_version=str(number)) for number in (1, 2, 3)]
     changes = reservation.reserving(hosts, {key_of(one): LABELS for one in hosts}, OWNER, "labels")
     lost = reservation.write(t.cast("Kube", api), changes, False)
-    return [(each.change.host.name, each.problem) for each in lost]
+    return [(name, problem) for (_namespace, name), problem in lost.items()]
 
 
 def test_each_write_names_the_version_that_was_read_and_a_refused_one_is_lost() -> None:

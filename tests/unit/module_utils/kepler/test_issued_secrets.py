@@ -12,14 +12,16 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import certificates
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.certificates import Issued
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import read_addons
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Resource, UnknownKind
 
 Json = dict[str, t.Any]
 Names = list[str]
 
-LABELS = {"app.kubernetes.io/managed-by": "wattwise.kube"}
-ISSUED = Issued("kepler", ["server", "client"], "authority", "key", LABELS)
+SECRETS = {"server_secret": "server", "client_secret": "client"}
+ADDONS = read_addons("kepler", "kepler", {"security": SECRETS})
+LABELS = certificates.secret_labels(ADDONS)
+KEY = "kepler-addons-authority"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kepler-owner", "uid": "u1"}
 
 
@@ -31,11 +33,12 @@ class Cluster:
         self.objects: dict[str, Json | int] = {
             "/api/v1/namespaces/kepler/secrets/server": own,
             "/api/v1/namespaces/kepler/secrets/client": own,
-            "/api/v1/namespaces/authority/secrets/key": own,
+            f"/api/v1/namespaces/authority/secrets/{KEY}": own,
         }
         self.daemon_sets: list[Json] = []
         self.removed: list[str] = []
         self.warnings: list[str] = []
+        self.context = Context(warn=self.warnings.append)
         self.kube = self
 
     def find(self, path: str) -> Json | None:
@@ -57,8 +60,7 @@ class Cluster:
         self.removed += [each["metadata"]["name"] for each in given["manifests"]]
 
     def taken_back(self) -> Names:
-        context = Context(warn=self.warnings.append)
-        certificates.take_back(t.cast("t.Any", self), ISSUED, context)
+        certificates.take_back(t.cast("t.Any", self), ADDONS, "authority")
         return self.removed
 
 
@@ -70,7 +72,7 @@ def daemon_set(secret: str, **metadata: t.Any) -> Json:
 
 def test_all_secrets_of_the_library_go_with_the_key_of_its_authority() -> None:
     cluster = Cluster()
-    assert cluster.taken_back() == ["server", "client", "key"] and not cluster.warnings
+    assert cluster.taken_back() == ["server", "client", KEY] and not cluster.warnings
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_secrets_of_others_stay(found: Json | int) -> None:
     """Users' Secrets, cert-manager's, and those that this account may not read."""
     cluster = Cluster()
     cluster.objects["/api/v1/namespaces/kepler/secrets/client"] = found
-    assert cluster.taken_back() == ["server", "key"]
+    assert cluster.taken_back() == ["server", KEY]
 
 
 CONFIG_MAP = "/api/v1/namespaces/kepler/configmaps/kepler-owner"
@@ -113,7 +115,7 @@ def test_secrets_stay_while_a_kepler_mounts_one(
     cluster.daemon_sets = [daemon_set("other"), daemon_set("server", **metadata)]
     if owner is not None:
         cluster.objects[CONFIG_MAP] = owner
-    assert cluster.taken_back() == ([] if stays else ["server", "client", "key"])
+    assert cluster.taken_back() == ([] if stays else ["server", "client", KEY])
     assert bool(cluster.warnings) == stays
     assert all("remove Kepler first" in warning for warning in cluster.warnings)
 
