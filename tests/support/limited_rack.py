@@ -198,7 +198,7 @@ class Rack:
         if self.own is None:
             return reconcile_fleet(given, context_of_run)
         scope = Scope(self.own, frozenset())
-        found = FleetRun(Run.of(given, context_of_run, lambda _snapshot: scope))
+        found = FleetRun(Run(given, context_of_run, lambda _snapshot: scope))
         found.make()
         return found.result()
 

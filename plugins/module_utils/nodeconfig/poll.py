@@ -419,30 +419,26 @@ def _with_withheld(item: _Request, answer: T | TargetError) -> T | TargetError:
 
 def warn_of_plain_http(targets: t.Iterable[Target], context: Context) -> None:
     """Emit one warning for all credentials that are sent over plain HTTP."""
-    count = len(
-        {
-            target.name
-            for target in targets
-            if target.allow_plain_http and target.sends_password_in_the_clear
-        }
-    )
-    if count:
+    names = {
+        target.name
+        for target in targets
+        if target.allow_plain_http and target.sends_password_in_the_clear
+    }
+    if names:
         context.warn(
-            f"The passwords for {count} targets go over plain HTTP, because allow_plain_http is "
+            f"The passwords for {len(names)} targets go over plain HTTP, because allow_plain_http is "
             "true; anybody on the network path can read them"
         )
 
 
 def _warn_of_unverified(targets: t.Sequence[Target], context: Context) -> None:
-    count = len(
-        {
-            target.name
-            for target in targets
-            if not target.trust.verifies and target.endpoint.startswith("https:")
-        }
-    )
-    if count:
+    names = {
+        target.name
+        for target in targets
+        if not target.trust.verifies and target.endpoint.startswith("https:")
+    }
+    if names:
         context.warn(
-            f"The certificates of {count} targets are not verified, because validate_certs is "
+            f"The certificates of {len(names)} targets are not verified, because validate_certs is "
             "false; pin them by tls_fingerprint (the module tls_fingerprint_info shows them)"
         )

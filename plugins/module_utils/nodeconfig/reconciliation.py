@@ -22,7 +22,7 @@ from ..kube.apply.live import LiveObjects
 from ..kube.apply.steps import Applying
 from ..kube.client import Kube
 from ..kube.resource.conditions import Failure
-from ..kube.resource.run import Report, ResourceKind, Run, Work
+from ..kube.resource.run import Report, ResourceKind, Run, Work, owner_manifest
 from ..kube.source import (
     CONTROLLERS,
     NODES,
@@ -109,7 +109,7 @@ class _Applied(t.NamedTuple):
 
 def _execute(run: Run, steps: t.Callable[[Run], t.Iterator[_Applied]]) -> Result:
     """Execute the steps, and write the statuses of templates and NodeConfigs."""
-    return Work(_KIND, steps, _report, _result).execute(run)
+    return Work(_KIND, steps, _report, lambda fields, applied: {**applied, **fields}).execute(run)
 
 
 def _steps(run: Run) -> t.Iterator[_Applied]:
@@ -129,10 +129,6 @@ def _report(_run: Run, reached: _Applied | None, _failure: Failure | None) -> Re
         return Report({})
     fields = reached.rendered.as_result()
     return Report(fields, reached.rendered.statuses, on_error="report", live=reached.live)
-
-
-def _result(fields: Result, applied: Result) -> Result:
-    return {**applied, **fields}
 
 
 class Followed(t.NamedTuple):
@@ -237,15 +233,7 @@ def _namespace(options: Parameters) -> list[Manifest]:
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "wattwise.kube"}},
         },
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": INVENTORY,
-                "namespace": name,
-                "labels": {MANAGED_BY_LABEL: MANAGER},
-            },
-        },
+        owner_manifest(name, INVENTORY),
     ]
 
 

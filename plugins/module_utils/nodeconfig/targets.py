@@ -122,16 +122,12 @@ class NodeTarget:
     def as_dict(self) -> dict[str, t.Any]:
         """The entry in the snapshot document, without empty members."""
         entry = {
-            **{name: getattr(self, name) for name in _TEXTS},
-            "labels": None if self.labels is None else dict(self.labels),
-            "fallbacks": dict(self.fallbacks) or None,
-            "status": dict(self.status) or None,
+            **vars(self),
+            "endpoints": {kind: _endpoint_as_dict(one) for kind, one in self.endpoints.items()},
+            "fallbacks": self.fallbacks or None,
+            "status": self.status or None,
         }
-        endpoints = {kind: _endpoint_as_dict(one) for kind, one in self.endpoints.items()}
-        return {
-            "endpoints": endpoints,
-            **{key: value for key, value in entry.items() if value is not None},
-        }
+        return {key: value for key, value in entry.items() if value is not None}
 
     @classmethod
     def from_dict(cls, entry: Object) -> NodeTarget:
@@ -143,12 +139,6 @@ class NodeTarget:
             for kind, given in entry["endpoints"].items()
         }
         return cls(**{**entry, "endpoints": endpoints})
-
-
-_TEXTS = (
-    *("name", "node_config", "namespace", "api_version", "uid"),
-    *("cpu_capacity", "cpu_usage_format", "power_curve", "system", "power_secret"),
-)
 
 
 @dataclass(frozen=True)

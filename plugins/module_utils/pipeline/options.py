@@ -123,7 +123,6 @@ NEEDS: t.Mapping[str, tuple[str, ...]] = {
     "meter": ("snapshot", "merge"),
     "predict": ("snapshot", "merge"),
     "place": ("snapshot", "predict"),
-    "store": ("place",),
     "bind": ("place",),
     "evict": ("place",),
     "sleep": ("snapshot", "predict"),

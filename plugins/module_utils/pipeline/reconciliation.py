@@ -46,7 +46,7 @@ def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Res
     Raises WattwiseError, with the results so far in its fields, if a step fails. Statuses and
     readings are written even if a later step fails.
     """
-    fleet_run = FleetRun(Run.of(parameters, context))
+    fleet_run = FleetRun(Run(parameters, context))
     try:
         fleet_run.make()
     except WattwiseError as error:

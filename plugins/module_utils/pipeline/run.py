@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base import documents
@@ -28,9 +28,9 @@ PLAYBOOK = "playbook"
 ScopeOf = t.Callable[[Object], Scope]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
-    """Options, context, folder and log of one run.
+    """Options, context, folder and log of one run. Raises InvalidInput for the options.
 
     ``scope_of`` gives the run's part of the cluster, None for all of it. Machines with a reading
     younger than ``valid_seconds`` are not read, even if their fetchInterval is shorter.
@@ -40,9 +40,7 @@ class Run:
     """
 
     options: Parameters
-    context: Context
-    folder: RunFolder
-    log: StepLog
+    context: Context = Context()
     scope_of: ScopeOf | None = None
     valid_seconds: float = 0.0
     binding_record: Record | None = None
@@ -50,40 +48,16 @@ class Run:
     owner: str = PLAYBOOK
     check_owner: t.Callable[[], None] = lambda: None
     other_owners: frozenset[str] = frozenset()
+    folder: RunFolder = field(init=False)
+    log: StepLog = field(init=False)
 
-    @classmethod
-    def of(
-        cls,
-        parameters: Parameters,
-        context: Context = Context(),
-        scope_of: ScopeOf | None = None,
-        valid_seconds: float = 0.0,
-        binding_record: Record | None = None,
-        publication: Record | None = None,
-        owner: str = PLAYBOOK,
-        check_owner: t.Callable[[], None] = lambda: None,
-        other_owners: frozenset[str] = frozenset(),
-    ) -> Run:
-        """A new run. Raises InvalidInput."""
-        options = complete(parameters)
-        if binding_record is None and options["record_namespace"]:
-            binding_record = last_binding.record_of(options["record_namespace"])
-        if publication is None and options["publish_namespace"]:
-            publication = extender_record.record_of(options["publish_namespace"])
-        folder, log = RunFolder(options["run_dir"]), StepLog(context)
-        return cls(
-            options,
-            context,
-            folder,
-            log,
-            scope_of,
-            valid_seconds,
-            binding_record,
-            publication,
-            owner,
-            check_owner,
-            other_owners,
-        )
+    def __post_init__(self) -> None:
+        self.options = options = complete(self.options)
+        if self.binding_record is None and options["record_namespace"]:
+            self.binding_record = last_binding.record_of(options["record_namespace"])
+        if self.publication is None and options["publish_namespace"]:
+            self.publication = extender_record.record_of(options["publish_namespace"])
+        self.folder, self.log = RunFolder(options["run_dir"]), StepLog(self.context)
 
     @functools.cached_property
     def kube(self) -> Kube:

@@ -249,7 +249,7 @@ def _undo_all(
         abandoned = ownership.abandoned(fleet, living, division.nodes, now)
         return replace(scope, nodes=scope.nodes | abandoned)
 
-    waking = pipeline_run.Run.of(
+    waking = pipeline_run.Run(
         settings.undoing_options(fleet, run.given, with_caps=with_caps),
         run.context,
         scope_of,
@@ -405,13 +405,13 @@ def _run_of(
         frozenset() if settings.has_limits(fleet) else _other_owners(fleet, division.fleets),
     )
     try:
-        return pipeline_run.Run.of(given, *others)
+        return pipeline_run.Run(given, *others)
     except InvalidInput as error:
         if "sleep" not in given["steps"]:
             raise
         results.fail("sleep", error)
         steps = [step for step in given["steps"] if step != "sleep"]
-        return pipeline_run.Run.of({**given, "steps": steps}, *others)
+        return pipeline_run.Run({**given, "steps": steps}, *others)
 
 
 def _check_kept(run: Run, fleet: PowerFleet) -> None:

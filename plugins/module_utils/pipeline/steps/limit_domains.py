@@ -85,7 +85,6 @@ class Domains:
         self, limit: Limit, index: int | None, told: EvictionOutcome, state: str
     ) -> dict[str, t.Any]:
         capping = self.capping
-        gone = [one["node"] for one in told.evictions if one["outcome"] == "evicted"]
         uncovered = 0.0 if index is None else self.plan.uncovered.get(index, 0.0)
         return {
             "kind": limit.kind,
@@ -95,7 +94,7 @@ class Domains:
             "state": state,
             "uncovered_watts": round(uncovered, 1),
             "capped": sum(name in capping.caps for name in limit.nodes),
-            "evicted": sum(node in limit.nodes for node in gone),
+            "evicted": sum(node in limit.nodes for node in told.evicted_from),
         }
 
     def _sentence(self, domain: Result, mode: str) -> str:

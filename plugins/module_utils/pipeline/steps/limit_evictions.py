@@ -56,15 +56,27 @@ _EVENT = Event("Warning", "EvictedForPowerLimit", "Evicting", "wattwise-limits")
 
 @dataclass(frozen=True)
 class EvictionOutcome:
-    """The evictions as the document has them, a sentence about them, and the failed ones."""
+    """The evictions as the document has them, and a sentence about them."""
 
     evictions: t.Sequence[Result] = ()
     sentence: str = ""
-    errors: t.Sequence[Result] = ()
-    changed: bool = False
 
+    @property
+    def evicted_from(self) -> list[str]:
+        """The nodes of the pods that were evicted, one for each pod."""
+        return [one["node"] for one in self.evictions if one["outcome"] == "evicted"]
 
-NO_EVICTIONS = EvictionOutcome()
+    @property
+    def errors(self) -> list[Result]:
+        return [
+            {
+                "name": f"{one['namespace']}/{one['pod']}",
+                "reason": one["outcome"],
+                "detail": one["reason"],
+            }
+            for one in self.evictions
+            if one["reason"]
+        ]
 
 
 @dataclass(frozen=True)
@@ -277,13 +289,7 @@ class Evicting:
             }
             for one, (outcome, reason) in zip(planned.evictions, given)
         ]
-        failed = [one for one in evictions if one["reason"]]
-        return EvictionOutcome(
-            evictions,
-            self._sentence(evictions, planned, is_waiting),
-            [_error(one) for one in failed],
-            any(one["outcome"] == "evicted" for one in evictions),
-        )
+        return EvictionOutcome(evictions, self._sentence(evictions, planned, is_waiting))
 
     def _sentence(
         self, evictions: t.Sequence[Result], planned: EvictionPlan, is_waiting: bool
@@ -317,8 +323,3 @@ def _reason(limit: Limit) -> str:
             f"The {limit.title} is above its limit, so that the rack may draw {limit.watts:,.0f} W"
         )
     return f"The {limit.title} draws more than its limit of {limit.watts:,.0f} W"
-
-
-def _error(one: Result) -> Result:
-    name = f"{one['namespace']}/{one['pod']}"
-    return {"name": name, "reason": one["outcome"], "detail": one["reason"]}

@@ -26,7 +26,7 @@ from .capping import CapChanges, Capping
 from .cluster import Cluster
 from .inlets import RackInlet, evictable, rack_inlets, reductions
 from .limit_domains import Domains
-from .limit_evictions import NO_EVICTIONS, Evicting, EvictionOutcome
+from .limit_evictions import Evicting, EvictionOutcome
 
 _NOTHING: Result = {"changed": False, "diff": []}
 
@@ -59,12 +59,12 @@ def keep_limits(
         if mode != "dry_run":
             entries.update(reductions(racks, entries, run.owner, options))
             result = _change(run, capping, changes, record, entries)
-        told = NO_EVICTIONS
+        told = EvictionOutcome()
         if plan.above and options["evict"] != "off" and not changes.is_taken_over:
             evicting = Evicting(run, cluster, capping, entries, (readings(), curves()))
             told = evicting.evict(evictable(found, racks), changes, plan, record)
         domains = Domains(found, racks, plan, capping).tell(mode, told)
-        step.changed = result["changed"] or told.changed
+        step.changed = result["changed"] or bool(told.evicted_from)
         step.errors = [*step.errors, *capping.errors, *told.errors]
         step.counts = {"above": sum(one["state"] == "above" for one in domains)}
         step.counts.update(caps=len(capping.caps), changes=len(changes.changes))
@@ -175,7 +175,7 @@ def _tell(
         "cap": body["cap"],
         "evict": body["evict"],
         "capped": sorted(capping.caps),
-        "evicted": sum(one["outcome"] == "evicted" for one in told.evictions),
+        "evicted": len(told.evicted_from),
         "domains": body["domains"],
     }
     run.write("limits", {**body, "errors": [*capping.errors, *told.errors]})

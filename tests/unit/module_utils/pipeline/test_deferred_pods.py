@@ -124,7 +124,7 @@ def test_pods_with_a_deadline_need_no_reserve_while_prices_are_unreadable(
         "prices": {"path": "/nowhere/prices.csv", "defer_pods": True},
         "sleep": {"select": "kubernetes.io/hostname"},
     }
-    fleet_run = Run.of(options, Context())
+    fleet_run = Run(options, Context())
     known = sleep.FleetKnowledge(prices=read_prices(fleet_run))
     with pytest.raises(InvalidInput):
         sleep.sleep_machines(fleet_run, Cluster({"nodes": [node("n1")]}), known)

@@ -283,7 +283,7 @@ def test_a_run_for_a_part_of_the_cluster_reads_and_places_that_part_alone() -> N
     fleet.cluster.add(pod("a"), pod("other"))
     scope = Scope(frozenset({"n2"}), frozenset({("shop", "a")}))
     with fleet.cluster.serve() as api:
-        made = FleetRun(Run.of({"host": api.url}, scope_of=lambda _snapshot: scope))
+        made = FleetRun(Run({"host": api.url}, scope_of=lambda _snapshot: scope))
         made.make()
     result = made.result()
     assert (fleet.cluster.place_of("a"), fleet.cluster.place_of("other")) == ("n2", None)
@@ -306,7 +306,7 @@ def test_pods_that_were_planned_and_not_bound_are_known_with_the_reason() -> Non
     fleet = Cordoning()
     fleet.cluster.add(pod("a"))
     with fleet.cluster.serve() as api:
-        made = FleetRun(Run.of({"host": api.url}))
+        made = FleetRun(Run({"host": api.url}))
         made.make()
     assert made.run.log.summary["skipped"] == 1 and fleet.cluster.place_of("a") is None
     assert made.unbound is not None

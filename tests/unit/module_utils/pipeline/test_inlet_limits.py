@@ -330,7 +330,7 @@ def test_a_cap_never_rises_above_the_limit_of_somebody_else(rack: Rack) -> None:
 def test_a_reduced_rack_takes_no_pod(rack: Rack) -> None:
     rack.run(inlet())
     given = {"host": rack.host, "steps": ["limits"], "run_dir": str(rack.folder), "limits": inlet()}
-    found = limited(Run.of(given, Context(now=lambda: rack.now)), dict)
+    found = limited(Run(given, Context(now=lambda: rack.now)), dict)
     assert set(found.reduced) == {"r1"}
 
 
