@@ -31,17 +31,13 @@ _RULE_FIELDS = frozenset({"deviceSelector", "taint"})
 _RULE_SELECTOR_FIELDS = ("driver", "pool", "device")
 
 
-@dataclass
 class DeviceCatalog:
     """All devices with their taints and the results of selectors, by position."""
 
-    slices: Slices
-    taints: list[tuple[Taint, ...]] = field(default_factory=list)
-    evaluations: Evaluations = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.taints = [published.taints for published in self.slices.published]
-        self.evaluations = Evaluations([_variables(device) for device in self.slices.devices])
+    def __init__(self, slices: Slices) -> None:
+        self.slices = slices
+        self.taints = [published.taints for published in slices.published]
+        self.evaluations = Evaluations([_variables(device) for device in slices.devices])
 
     def add_rule(self, obj: ApiObject, findings: Findings) -> None:
         """Apply a DeviceTaintRule.

@@ -39,6 +39,7 @@ class PrototypeView:
     """See reconciliation.View. The objects are read at once, which raises ApiError."""
 
     def __init__(self, kube: Kube, context: Context) -> None:
+        self._kube, self._context = kube, context
         self._store = store = Store(kube, context)
         self.report, self._claims, self._ledger = store.report, store.claims, store.ledger
         self._pods = Pods({}, "", "")
@@ -230,7 +231,7 @@ class PrototypeView:
             for key, reason in reasons.items()
             if is_pending(pods[key], self._pods.scheduler_name)
         ]
-        self._store.explain(unplaced)
+        self.report.explain(self._kube, self._context, unplaced)
 
 
 class Recovery:

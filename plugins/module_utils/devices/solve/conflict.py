@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
 from ..model.model import Claim, ConflictPart, Instance, Request, Unit
@@ -50,19 +49,13 @@ def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflict
     return _FilterBetween(instance, Unit(claims), limits).run()
 
 
-@dataclass
 class _Filter:
-    instance: Instance
-    unit: Unit
-    limits: Limits
-    state: State = field(init=False)
-    nodes: list[str] = field(init=False)
-    # Known answers of each node.
-    capacities: dict[str, list[Capacity]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.state = State.of(self.instance)
-        self.nodes = [node.name for node in self.instance.nodes_of(self.unit)]
+    def __init__(self, instance: Instance, unit: Unit, limits: Limits) -> None:
+        self.instance, self.unit, self.limits = instance, unit, limits
+        self.state = State.of(instance)
+        self.nodes = [node.name for node in instance.nodes_of(unit)]
+        # Known answers of each node.
+        self.capacities: dict[str, list[Capacity]] = {}
 
     def run(self) -> tuple[ConflictPart, ...]:
         kept: Kept = {
