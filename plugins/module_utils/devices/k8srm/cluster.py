@@ -21,16 +21,19 @@ from ...scheduling.pod_reader import is_pending
 from ..adapter.cluster import Pods, UnitAllocation
 from ..adapter.pod_nodes import Room, hindrance, narrowed
 from ..model.findings import ApiObject, Defect, Key
-from .claim_status import (
+from .ledger import (
+    Reservation,
+    User,
+    allocations_of,
     devices_text,
     named,
     node_of,
+    state_of,
     used_by,
     users_of,
     with_devices,
     without_devices,
 )
-from .ledger import Reservation, User, allocations_of, state_of
 from .pod_claims import asks, claim_of, read_items
 from .store import Store
 

@@ -23,8 +23,15 @@ from ..adapter.cluster import Action, Report
 from ..model.findings import ApiObject, Defect, Findings, Key
 from ..model.model import HeldDevice, Instance
 from ..model.usage import Usage
-from .claim_status import check_claim, check_conditions, key_of, with_condition
-from .ledger import Ledger, allocations_of, check_reservations
+from .ledger import (
+    Ledger,
+    allocations_of,
+    check_claim,
+    check_conditions,
+    check_reservations,
+    key_of,
+    with_condition,
+)
 from .pools import Pools
 from .reader import CLAIM_KINDS, KINDS, VERSION
 from .status import held_devices, held_for_safety
