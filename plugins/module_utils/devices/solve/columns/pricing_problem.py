@@ -21,7 +21,7 @@ from ...model.objective import Objective
 from ...model.usage import Usage
 from ..fleet_model import FleetModel, Work
 from ..search import Candidates, State
-from .components import ComponentKind, UnitGroup, is_for_one_device
+from .components import ComponentKind, UnitGroup
 
 # Levels that are sums over components: rank, watts, fragmentation and closeness.
 SUMS = slice(-5, -1)
@@ -200,12 +200,12 @@ class PricingProblem:
 
     def _is_countable(self, claim: Claim) -> bool:
         return (
-            is_for_one_device(claim)
+            claim.is_for_one_device
             and not claim.constraints
             and claim.limit != 0
             and not any(
                 one.admin or one.whole or one.totals or one.ceilings or one.access
-                for one in claim.requests[0].alternatives
+                for one in claim.alternatives
             )
         )
 
