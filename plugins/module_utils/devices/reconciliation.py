@@ -46,8 +46,8 @@ class View(t.Protocol):
     2. ``settle`` repairs the leftovers of an interrupted run, releases the devices of ended pods,
        and adds the claims that a pod brings itself. It writes, and the View shows the written
        state. ``room()`` lists the nodes, once for each attempt.
-    3. ``objects`` is the input of the API's reader (allocation.READERS), without Nodes. It has the pods,
-       each with the claims that it waits for in the API's own field.
+    3. ``objects`` is the input of the API's reader (allocation.READERS), without Nodes. It has the
+       pods, each with the claims that it waits for in the API's own field.
     4. The claims are solved, on the nodes that have room for each pod (pod_nodes.py).
     5. ``give`` writes the allocations of the claims, for each unit all or none.
     6. Pods are bound or pinned to the node. ``take_back`` releases the devices of pods that their

@@ -118,6 +118,7 @@ class PricingProblem:
         self._units: list[Unit] = []
         # Group of each unit, and the alternative for which it aggregates claims.
         self._meaning: dict[int, tuple[int, int | None]] = {}
+        # Largest number of units of each group in the component.
         self._maximum: dict[int, int] = {}
         self._uses = 0
         for group in kind.groups:
