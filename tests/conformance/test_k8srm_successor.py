@@ -116,7 +116,7 @@ def feasible_sets() -> Iterator[tuple[str, ...]]:
             grown = (*names, devices[device].name)
             yield grown
             yield from grow(device + 1, grown)
-            usage.give_back(device, portions)
+            usage.take(device, portions, -1)
 
     yield from grow(0, ())
 

@@ -54,7 +54,7 @@ SPEC = ArgumentSpec(
     required_one_of=(("objects", "src", "snapshot"),),
 ).merge(LIMITS)
 
-_READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
+READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
 _CORE_KINDS = ("Node", "Pod")
 # Limit of node results in the output; results of claims without devices come first.
 _MAX_EXPLANATIONS = 1000
@@ -77,9 +77,9 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     bad: list[Defect] = []
     objects = _objects(parameters, bad)
     group = parameters["api_group"]
-    wanted = [group] if group else list(_READERS)
+    wanted = [group] if group else list(READERS)
     if parameters["snapshot"] and not any(_group(obj) in wanted for obj in objects):
-        task = _READERS[wanted[0]]([], _options(parameters))
+        task = READERS[wanted[0]]([], _options(parameters))
     else:
         task = read_task(objects, _options(parameters), group)
     path = parameters["curves"]
@@ -117,11 +117,11 @@ def read_task(
     ]
     if not any(_group(obj) == group for obj in of_use):
         raise InvalidInput(f"objects: none belongs to {group}, which api_group names")
-    return _READERS[group](of_use, options)
+    return READERS[group](of_use, options)
 
 
 def _only_group(objects: t.Sequence[ApiObject]) -> str:
-    groups = sorted({_group(obj) for obj in objects} & _READERS.keys())
+    groups = sorted({_group(obj) for obj in objects} & READERS.keys())
     if len(groups) > 1:
         raise InvalidInput(
             f"objects: these belong to {' and '.join(groups)}; select one of them with api_group"
@@ -129,7 +129,7 @@ def _only_group(objects: t.Sequence[ApiObject]) -> str:
     if not groups:
         raise InvalidInput(
             "objects: give pools, classes and claims of one API, either "
-            f"{' or '.join(sorted(_READERS))}; these belong to neither"
+            f"{' or '.join(sorted(READERS))}; these belong to neither"
         )
     return groups[0]
 

@@ -25,7 +25,7 @@ from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
 from .adapter.cluster import Change, ClaimResult, Pods, Report, UnitAllocation
 from .adapter.pod_nodes import Room, beyond_limits, prefer, send_to_nodes, trimmed
-from .allocation import STRATEGIES, describe
+from .allocation import READERS, STRATEGIES, describe
 from .dra import reader as dra
 from .dra.cluster import DraView
 from .k8srm import reader as k8srm
@@ -46,8 +46,8 @@ class View(t.Protocol):
     2. ``settle`` repairs the leftovers of an interrupted run, releases the devices of ended pods,
        and adds the claims that a pod brings itself. It writes, and the View shows the written
        state. ``room()`` lists the nodes, once for each attempt.
-    3. ``objects`` is the input of the API's reader (Api.read_task), without Nodes. It has the pods,
-       each with the claims that it waits for in the API's own field.
+    3. ``objects`` is the input of the API's reader (allocation.READERS), without Nodes. It has the
+       pods, each with the claims that it waits for in the API's own field.
     4. The claims are solved, on the nodes that have room for each pod (pod_nodes.py).
     5. ``give`` writes the allocations of the claims, for each unit all or none.
     6. Pods are bound or pinned to the node. ``take_back`` releases the devices of pods that their
@@ -80,20 +80,10 @@ class View(t.Protocol):
         """Write the reason into the claims of these pods without devices, where it is new."""
 
 
-Adapter = t.Callable[[Kube, Context], View]
-
-
-class Api(t.NamedTuple):
-    """Reader and adapter of the objects of an API group."""
-
-    read_task: t.Callable[[t.Sequence[ApiObject], Options], Task]
-    adapter: Adapter
-
-
-# By API group.
-APIS: t.Mapping[str, Api] = {
-    dra.GROUP: Api(dra.read, DraView),
-    k8srm.GROUP: Api(k8srm.read, PrototypeView),
+# Adapters by API group.
+ADAPTERS: t.Mapping[str, t.Callable[[Kube, Context], View]] = {
+    dra.GROUP: DraView,
+    k8srm.GROUP: PrototypeView,
 }
 
 SPEC = KUBERNETES.merge(
@@ -103,7 +93,7 @@ SPEC = KUBERNETES.merge(
     VOLUME_TIMEOUT_SPEC,
     ArgumentSpec(
         {
-            "api_group": {"type": "str", "default": dra.GROUP, "choices": list(APIS)},
+            "api_group": {"type": "str", "default": dra.GROUP, "choices": list(ADAPTERS)},
             "scheduler_name": {"type": "str", "default": "wattwise"},
             "gate": {"type": "str", "default": "wattwise.github.io/devices"},
             "plan": {"type": "path"},
@@ -212,10 +202,6 @@ class _Reconciliation:
     findings: list[Defect] = field(default_factory=list)
     _reasons: dict[Key, str] = field(default_factory=dict)
 
-    @property
-    def _api(self) -> Api:
-        return APIS[self.options["api_group"]]
-
     def run(self) -> Reconciled:
         """Attempts until one has no conflict."""
         answer: Result = {}
@@ -234,7 +220,7 @@ class _Reconciliation:
 
     def _attempt(self) -> Result:
         self.problems = []
-        view = self._api.adapter(self.kube, self.context)
+        view = ADAPTERS[self.options["api_group"]](self.kube, self.context)
         pods = self._read_pods()
         # The nodes are listed once for each attempt, when they are needed first.
         room_now = functools.lru_cache(lambda: self._read_room(pods))
@@ -319,7 +305,7 @@ class _Reconciliation:
 
     def _task(self, view: View, room: Room) -> Task:
         objects = [*map(ApiObject, room.manifests), *view.objects()]
-        task = room.restrict(self._api.read_task(objects, _OPTIONS))
+        task = room.restrict(READERS[self.options["api_group"]](objects, _OPTIONS))
         return replace(
             task, instance=with_watts(task.instance, self.options["device_power"], {}, objects)
         )

@@ -14,7 +14,7 @@ from functools import cached_property
 from ...base.boundary import InvalidField, shown
 from ...base.json_types import Object
 from ...cel.functions import carried
-from ...cel.selector import Answer, Compiler, Evaluations, Selector, SelectorError
+from ...cel.selector import Compiler, Evaluations, Selector, SelectorError
 from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Taint, Toleration
@@ -31,17 +31,13 @@ _RULE_FIELDS = frozenset({"deviceSelector", "taint"})
 _RULE_SELECTOR_FIELDS = ("driver", "pool", "device")
 
 
-@dataclass
 class DeviceCatalog:
     """All devices with their taints and the results of selectors, by position."""
 
-    slices: Slices
-    taints: list[tuple[Taint, ...]] = field(default_factory=list)
-    evaluations: Evaluations = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.taints = [published.taints for published in self.slices.published]
-        self.evaluations = Evaluations([_variables(device) for device in self.slices.devices])
+    def __init__(self, slices: Slices) -> None:
+        self.slices = slices
+        self.taints = [published.taints for published in slices.published]
+        self.evaluations = Evaluations([_variables(device) for device in slices.devices])
 
     def add_rule(self, obj: ApiObject, findings: Findings) -> None:
         """Apply a DeviceTaintRule.
@@ -117,12 +113,8 @@ class DraMatcher:
 
     @cached_property
     def errors(self) -> t.Mapping[int, str]:
-        found: dict[int, str] = {}
-        for index in self._answered:
-            answer = self._answer(index)
-            if isinstance(answer[1], SelectorError):
-                found[index] = self._failed(index, *answer)
-        return found
+        answered = ((index, *self._rejection(index)) for index in self._answered)
+        return {index: reason for index, failed, reason in answered if failed}
 
     @cached_property
     def _answered(self) -> list[int]:
@@ -140,20 +132,18 @@ class DraMatcher:
         """Devices that all selectors accept."""
         return [index for index in self._answered if index not in self.errors]
 
-    def _answer(self, device: int) -> tuple[Selector | None, Answer]:
-        """The first selector that does not accept a device, and its result."""
+    def _rejection(self, device: int) -> tuple[bool, str]:
+        """Whether a selector fails on a device, and why the first one does not accept it."""
         for selector in self.selectors:
             answer = self.published.evaluations.of(selector)[device]
+            if isinstance(answer, SelectorError):
+                there = f"device {self.published.slices.devices[device]}"
+                return True, f"the selector {shown(selector.source)} fails on {there}: {answer}"
             if answer is not True:
-                return selector, answer
-        return None, True
-
-    def _failed(self, device: int, selector: Selector | None, error: Answer) -> str:
-        source = shown(selector.source) if selector else ""
-        return (
-            f"the selector {source} fails on device {self.published.slices.devices[device]}: "
-            f"{error}"
-        )
+                # This API selects the driver by CEL; the prototype had a field.
+                by_driver = selector.reads == {("device.driver",)}
+                return False, WRONG_DRIVER if by_driver else NOT_MET
+        return False, ""
 
     def _untolerated(self, device: int) -> str:
         for taint in self.published.taints[device]:
@@ -176,17 +166,11 @@ class DraMatcher:
         return could_ever_satisfy(self.published.slices.devices[device], asked)
 
     def why_not(self, device: int) -> str:
-        unusable = self.published.slices.published[device].unusable
-        if unusable:
-            return unusable
-        selector, answer = self._answer(device)
-        if isinstance(answer, SelectorError):
-            return self._failed(device, selector, answer)
-        if selector is not None:
-            # This API selects the driver by CEL; the prototype had a field.
-            by_driver = selector.reads == {("device.driver",)}
-            return WRONG_DRIVER if by_driver else NOT_MET
-        return self._beyond_selectors(device)
+        return (
+            self.published.slices.published[device].unusable
+            or self._rejection(device)[1]
+            or self._beyond_selectors(device)
+        )
 
     def unsettled(self) -> frozenset[str]:
         """Nodes with devices whose match is undecided, or that match and are not for this request.

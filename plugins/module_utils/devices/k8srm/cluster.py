@@ -21,16 +21,19 @@ from ...scheduling.pod_reader import is_pending
 from ..adapter.cluster import Pods, UnitAllocation
 from ..adapter.pod_nodes import Room, hindrance, narrowed
 from ..model.findings import ApiObject, Defect, Key
-from .claim_status import (
+from .ledger import (
+    Reservation,
+    User,
+    allocations_of,
     devices_text,
     named,
     node_of,
+    state_of,
     used_by,
     users_of,
     with_devices,
     without_devices,
 )
-from .ledger import Reservation, User, allocations_of, state_of
 from .pod_claims import asks, claim_of, read_items
 from .store import Store
 
@@ -39,6 +42,7 @@ class PrototypeView:
     """See reconciliation.View. The objects are read at once, which raises ApiError."""
 
     def __init__(self, kube: Kube, context: Context) -> None:
+        self._kube, self._context = kube, context
         self._store = store = Store(kube, context)
         self.report, self._claims, self._ledger = store.report, store.claims, store.ledger
         self._pods = Pods({}, "", "")
@@ -230,7 +234,7 @@ class PrototypeView:
             for key, reason in reasons.items()
             if is_pending(pods[key], self._pods.scheduler_name)
         ]
-        self._store.explain(unplaced)
+        self.report.explain(self._kube, self._context, unplaced)
 
 
 class Recovery:

@@ -18,14 +18,20 @@ from ...base.errors import ApiError, InvalidInput
 from ...base.json_types import MutableObject
 from ...kube.apply.patches import with_transition_times
 from ...kube.client import Kube
-from ...kube.unschedulable import Unplaced
 from ...snapshot import snapshot
 from ..adapter.cluster import Action, Report
 from ..model.findings import ApiObject, Defect, Findings, Key
 from ..model.model import HeldDevice, Instance
 from ..model.usage import Usage
-from .claim_status import check_claim, check_conditions, key_of, with_condition
-from .ledger import Ledger, allocations_of, check_reservations
+from .ledger import (
+    Ledger,
+    allocations_of,
+    check_claim,
+    check_conditions,
+    check_reservations,
+    key_of,
+    with_condition,
+)
 from .pools import Pools
 from .reader import CLAIM_KINDS, KINDS, VERSION
 from .status import held_devices, held_for_safety
@@ -169,10 +175,6 @@ class Store:
             return None
         return snapshot.trim_device_object(stored)
 
-    def explain(self, unplaced: t.Sequence[Unplaced]) -> None:
-        """Write the reasons of waiting into pods."""
-        self.report.explain(self._kube, self._context, unplaced)
-
     def change(self, action: Action, obj: MutableObject, before: str = "", after: str = "") -> None:
         """Note a change for the user."""
         self.report.change(action, obj["kind"], key_of(obj), before, after)
@@ -192,16 +194,11 @@ class PoolStates:
         self.valid: list[MutableObject] = []
         self._read = Pools(Findings(), frozenset())
         for pool in pools:
-            problem = ApiObject(pool).attempt(self._add)
+            problem = ApiObject(pool).attempt(self._read.add)
             if isinstance(problem, Defect):
                 self.problems[pool["metadata"]["name"]] = str(problem)
             else:
                 self.valid.append(pool)
-
-    def _add(self, pool: ApiObject) -> None:
-        # A defective pool must not leave half of its devices among the others.
-        Pools(Findings(), frozenset()).add(pool)
-        self._read.add(pool)
 
     def available(self, ledger: Ledger) -> dict[str, int]:
         """Number of devices that a claim could have, for each readable pool."""

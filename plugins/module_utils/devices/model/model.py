@@ -220,6 +220,13 @@ class Claim:
         """The alternatives of all requests."""
         return tuple(one for request in self.requests for one in request.alternatives)
 
+    @property
+    def is_for_one_device(self) -> bool:
+        """Whether the claim gets exactly one device by each alternative."""
+        return len(self.requests) == 1 and all(
+            one.count == one.maximum == 1 and not one.every_device for one in self.alternatives
+        )
+
     def alternative(self, pick: Pick) -> Alternative:
         """The alternative for which a device is chosen."""
         return self.requests[pick.request].alternatives[pick.alternative]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
 from ..model.model import Claim, ConflictPart, Instance, Request, Unit
@@ -50,19 +49,13 @@ def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflict
     return _FilterBetween(instance, Unit(claims), limits).run()
 
 
-@dataclass
 class _Filter:
-    instance: Instance
-    unit: Unit
-    limits: Limits
-    state: State = field(init=False)
-    nodes: list[str] = field(init=False)
-    # Known answers of each node.
-    capacities: dict[str, list[Capacity]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.state = State.of(self.instance)
-        self.nodes = [node.name for node in self.instance.nodes_of(self.unit)]
+    def __init__(self, instance: Instance, unit: Unit, limits: Limits) -> None:
+        self.instance, self.unit, self.limits = instance, unit, limits
+        self.state = State.of(instance)
+        self.nodes = [node.name for node in instance.nodes_of(unit)]
+        # Known answers of each node.
+        self.capacities: dict[str, list[Capacity]] = {}
 
     def run(self) -> tuple[ConflictPart, ...]:
         kept: Kept = {
@@ -308,7 +301,7 @@ class Capacity:
         found: set[Numbers] = {(0,) * len(self._groups)}
         sums = 0
         for kind in kinds:
-            largest = _Cell(self._instance, self._groups, kind, limits).largest()
+            largest = _largest(self._instance, self._groups, kind, limits)
             for _component in kind.components:
                 sums += len(found) * len(largest)
                 if sums > _MAX_SUMS:
@@ -323,48 +316,42 @@ class Capacity:
         return found
 
 
-class _Cell:
-    """Vectors that one component can hold."""
+def _largest(
+    instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind, limits: Limits
+) -> list[Numbers]:
+    """The maximal vectors of unit counts that one component can hold. Raises TooMany."""
+    state = State.of(kind.instance)
+    [node] = kind.instance.nodes
 
-    def __init__(
-        self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind, limits: Limits
-    ) -> None:
-        self._claims, self._groups, self._kind, self._limits = instance.claims, groups, kind, limits
-        self._state = State.of(kind.instance)
-
-    def largest(self) -> list[Numbers]:
-        """The maximal vectors of unit counts that fit. Raises TooMany."""
-        fits: dict[Numbers, bool] = {(0,) * len(self._groups): True}
-        waiting = list(fits)
-        largest: list[Numbers] = []
-        for numbers in waiting:
-            is_largest = True
-            for group in self._kind.groups:
-                more = _one_more(numbers, group)
-                if more not in fits:
-                    if len(fits) > _MAX_OF_A_CELL:
-                        raise TooMany
-                    fits[more] = more[group] <= len(self._groups[group].units) and self._fits(more)
-                    if fits[more]:
-                        waiting.append(more)
-                is_largest = is_largest and not fits[more]
-            if is_largest:
-                largest.append(numbers)
-        return largest
-
-    def _fits(self, numbers: Numbers) -> bool:
+    def is_held(numbers: Numbers) -> bool:
         claims: list[Claim] = []
         for group, count in enumerate(numbers):
-            for claim in self._groups[group].units[0].claims:
-                claims += [self._claims[claim]] * count
+            for claim in groups[group].units[0].claims:
+                claims += [instance.claims[claim]] * count
         unit = Unit(tuple(range(len(claims))))
-        [node] = self._kind.instance.nodes
-        task = dataclasses.replace(self._kind.instance, claims=tuple(claims), units=(unit,))
-        state = self._state._replace(instance=task)
-        answer = solve_node(state, unit, node.name, self._limits)
+        task = dataclasses.replace(kind.instance, claims=tuple(claims), units=(unit,))
+        answer = solve_node(state._replace(instance=task), unit, node.name, limits)
         if answer == "unknown":
             raise TooMany
         return answer != "infeasible"
+
+    fits: dict[Numbers, bool] = {(0,) * len(groups): True}
+    waiting = list(fits)
+    largest: list[Numbers] = []
+    for numbers in waiting:
+        is_largest = True
+        for group in kind.groups:
+            more = _one_more(numbers, group)
+            if more not in fits:
+                if len(fits) > _MAX_OF_A_CELL:
+                    raise TooMany
+                fits[more] = more[group] <= len(groups[group].units) and is_held(more)
+                if fits[more]:
+                    waiting.append(more)
+            is_largest = is_largest and not fits[more]
+        if is_largest:
+            largest.append(numbers)
+    return largest
 
 
 def _one_more(numbers: Numbers, group: int) -> Numbers:

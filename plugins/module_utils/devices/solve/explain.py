@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from dataclasses import dataclass
 
 from ...base.json_types import Object
 from ...cel.values import identities
@@ -31,13 +30,11 @@ _MAX_SETS = 64
 Pool = tuple[str, str]
 
 
-@dataclass
-class _Offer:
+class _Offer(t.NamedTuple):
     """Devices of one pool for a claim on a node, by position, in published order."""
 
     pool: Pool
     devices: list[int]
-    reason: str = ""
 
 
 class Explainer:
@@ -103,17 +100,17 @@ class Explainer:
         for driver, name, nodes in self._task.pools:
             if node not in nodes:
                 continue
-            devices = self._by_pool.get((driver, name), [])
-            offer = self._offer(claim, (driver, name), devices)
-            if offer.reason:
-                ignored.append(_pool_result(name, 0, offer.reason))
+            matching, reason = self._matching(claim, self._by_pool.get((driver, name), []))
+            if matching:
+                offers.append(_Offer((driver, name), matching))
             else:
-                offers.append(offer)
+                ignored.append(_pool_result(name, 0, reason))
         return offers, ignored
 
-    def _offer(self, claim: int, pool: Pool, devices: list[int]) -> _Offer:
+    def _matching(self, claim: int, devices: list[int]) -> tuple[list[int], str]:
+        """The devices of a pool that the claim may have, or the reason why it has none."""
         if all(map(self._usage.in_use, devices)):
-            return _Offer(pool, [], NO_DEVICES)
+            return [], NO_DEVICES
         choices = [
             (self._instance.matchers[alternative.matcher], alternative)
             for alternative in self._instance.claims[claim].alternatives
@@ -127,13 +124,10 @@ class Explainer:
                 for matcher, alternative in choices
             )
         ]
-        if matching:
-            return _Offer(pool, matching)
         reasons = dict.fromkeys(
             matcher.why_not(device) for matcher, _alternative in choices for device in devices
         )
-        reason = next((text for text in reversed(reasons) if text), NO_DEVICES)
-        return _Offer(pool, [], reason)
+        return matching, next((text for text in reversed(reasons) if text), NO_DEVICES)
 
     def _pool_sets(
         self, claim: int, offers: list[_Offer], allocation: ClaimAllocation | None

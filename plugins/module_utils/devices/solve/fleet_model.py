@@ -291,13 +291,11 @@ class Descent:
         bound = max(floor, math.ceil(solver.best_objective_bound - 1e-6) + constant)
         if round(solver.objective_value) + constant > value:
             return bound, None
-        self._start_from(list(solver.response_proto.solution))
-        found = self.fleet.allocations(lambda variable: int(solver.value(variable)))
-        return bound, found
-
-    def _start_from(self, solution: t.Sequence[int]) -> None:
-        hint = self.fleet.model.proto.solution_hint
+        solution = list(solver.response_proto.solution)
+        hint = model.proto.solution_hint
         hint.vars.clear()
         hint.values.clear()
         hint.vars.extend(range(len(solution)))
         hint.values.extend(solution)
+        found = self.fleet.allocations(lambda variable: int(solver.value(variable)))
+        return bound, found

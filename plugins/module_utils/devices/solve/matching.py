@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ...solving.matching import Matching
-from ..model.model import Claim, ConflictPart, Instance, Request
+from ..model.model import Claim, ConflictPart, Instance
 from ..model.usage import Usage
 
 
@@ -59,16 +59,12 @@ def conflict_of_plain_claims(instance: Instance) -> tuple[ConflictPart, ...]:
 def is_plain(claim: Claim) -> bool:
     """Whether a claim requests one device, or one of several kinds."""
     return (
-        len(claim.requests) == 1 and not claim.constraints and _is_plain_request(claim.requests[0])
-    )
-
-
-def _is_plain_request(request: Request) -> bool:
-    return all(
-        one.count == one.maximum == 1
-        and not (one.portions or one.totals or one.ceilings or one.access)
-        and not (one.every_device or one.admin)
-        for one in request.alternatives
+        claim.is_for_one_device
+        and not claim.constraints
+        and not any(
+            one.portions or one.totals or one.ceilings or one.access or one.admin
+            for one in claim.alternatives
+        )
     )
 
 

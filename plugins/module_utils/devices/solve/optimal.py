@@ -11,7 +11,6 @@ exactly if a model of everything is of moderate size; else the greedy answer sta
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
 from ..model.model import Allocation, ClaimAllocation, Instance, Outcome, Unit
@@ -42,20 +41,13 @@ def solve(instance: Instance, limits: Limits) -> Allocation:
     return _Optimal(instance, limits).run()
 
 
-@dataclass
 class _Optimal:
-    instance: Instance
-    limits: Limits
-    candidates: Candidates = field(init=False)
-    objective: Objective = field(init=False)
-    needs: Needs = field(init=False)
-    work: Work = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.candidates = Candidates(self.instance)
-        self.objective = Objective(self.instance)
-        self.needs = Needs(self.instance, self.objective)
-        self.work = Work(self.limits.seconds, self.limits)
+    def __init__(self, instance: Instance, limits: Limits) -> None:
+        self.instance, self.limits = instance, limits
+        self.candidates = Candidates(instance)
+        self.objective = Objective(instance)
+        self.needs = Needs(instance, self.objective)
+        self.work = Work(limits.seconds, limits)
 
     def run(self) -> Allocation:
         plain = solve_plain(self.instance, self.objective, self.limits)

@@ -77,14 +77,6 @@ def _matchers(instance: Instance, unit: Unit) -> set[int]:
     return {alternative.matcher for alternative in instance.alternatives_of(unit)}
 
 
-def is_for_one_device(claim: Claim) -> bool:
-    """Whether a claim gets exactly one device by each alternative."""
-    return len(claim.requests) == 1 and all(
-        one.count == one.maximum == 1 and not one.every_device
-        for one in claim.requests[0].alternatives
-    )
-
-
 def kinds_of(
     instance: Instance, objective: Objective, groups: t.Sequence[UnitGroup]
 ) -> list[ComponentKind] | None:
@@ -116,7 +108,7 @@ def _join(
     """Join the devices that one unit of a group may need together."""
     unit = group.units[0]
     claims = [instance.claims[claim] for claim in unit.claims]
-    if len(claims) == 1 and is_for_one_device(claims[0]):
+    if len(claims) == 1 and claims[0].is_for_one_device:
         return
     attribute = _common_attribute(claims)
     together: dict[t.Hashable, list[int]] = {}
@@ -209,7 +201,7 @@ class _Classifier:
         claims = [self.instance.claims[claim] for unit in units for claim in unit.claims]
         self._compared = sorted({one.attribute for claim in claims for one in claim.constraints})
         self._spread = any(len(unit.claims) > 1 for unit in units) or not all(
-            map(is_for_one_device, claims)
+            claim.is_for_one_device for claim in claims
         )
 
     def of(self, components: t.Sequence[Component]) -> list[ComponentKind]:

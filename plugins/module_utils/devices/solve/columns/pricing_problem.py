@@ -21,7 +21,7 @@ from ...model.objective import Objective
 from ...model.usage import Usage
 from ..fleet_model import FleetModel, Work
 from ..search import Candidates, State
-from .components import ComponentKind, UnitGroup, is_for_one_device
+from .components import ComponentKind, UnitGroup
 
 # Levels that are sums over components: rank, watts, fragmentation and closeness.
 SUMS = slice(-5, -1)
@@ -110,19 +110,38 @@ class PricingProblem:
     def __init__(
         self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind
     ) -> None:
-        self._builder = _Builder(instance, groups, kind)
-        self._fleet = self._builder.model()
-        self._counts = self._builder.counts(self._fleet)
-        constants = [*self._fleet.constants()]
-        constants[-3] -= self._builder.objective.left_whole(self._builder.usage)
-        self._levels = [
-            term + constant for term, constant in zip(self._fleet.terms[SUMS], constants[SUMS])
-        ]
-        self._levels[0] += self._builder.rank(self._fleet)
-        model, most = self._fleet.model, self._builder.most
-        self._ceilings = {group: model.new_int_var(0, most[group], "") for group in self._counts}
+        self._instance, self._groups, self._kind = instance, groups, kind
+        [self._node] = kind.instance.nodes
+        self._usage = Usage(kind.instance)
+        self._candidates = Candidates(kind.instance)
+        self._claims: list[Claim] = []
+        self._units: list[Unit] = []
+        # Group of each unit, and the alternative for which it aggregates claims.
+        self._meaning: dict[int, tuple[int, int | None]] = {}
+        # Largest number of units of each group in the component.
+        self._maximum: dict[int, int] = {}
+        self._uses = 0
+        for group in kind.groups:
+            self._add_group(group)
+        task = dataclasses.replace(
+            kind.instance, claims=tuple(self._claims), units=tuple(self._units)
+        )
+        objective = Objective(task)
+        self._fleet = fleet = FleetModel(
+            State(task, self._usage, self._candidates),
+            objective,
+            [(unit, (self._node.name,)) for unit in self._units],
+            lambda unit: self._meaning[id(unit)][1] is not None,
+        )
+        constants = fleet.constants()
+        constants[-3] -= objective.left_whole(self._usage)
+        self._levels = [term + more for term, more in zip(fleet.terms[SUMS], constants[SUMS])]
+        self._counts = self._add_counts()
+        self._ceilings = {
+            group: fleet.model.new_int_var(0, self._maximum[group], "") for group in self._counts
+        }
         for group, count in self._counts.items():
-            model.add(count <= self._ceilings[group])
+            fleet.model.add(count <= self._ceilings[group])
 
     def best(self, prices: Prices, units: t.Sequence[int], work: Work) -> tuple[int, Content]:
         """Lower bound on the value of any content, and the content of the least value found.
@@ -136,58 +155,33 @@ class PricingProblem:
             return min(0, worth), ()
         self._fleet.model.minimize(worth)
         for group, ceiling in self._ceilings.items():
-            most = min(units[group], self._builder.most[group])
-            ceiling.proto.domain[1] = most
+            ceiling.proto.domain[1] = min(units[group], self._maximum[group])
         solver, status = work.solve(self._fleet.model, min(_WORK_FOR_A_CELL, work.left))
         bound = solver.best_objective_bound
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return self._least(prices), ()
-        content = self._builder.content(self._fleet, lambda variable: int(solver.value(variable)))
+        content = self._content(lambda variable: int(solver.value(variable)))
         return min(0, math.ceil(bound - 1e-6)), content
 
     def _least(self, prices: Prices) -> int:
         """Trivial bound: all units, at no cost."""
-        most = self._builder.most
-        return -sum(max(0, prices.rewards[group]) * most[group] for group in self._counts)
-
-
-class _Builder:
-    """Pseudo-claims of a component and their places of FleetModel."""
-
-    def __init__(
-        self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind
-    ) -> None:
-        self._instance, self._groups, self._kind = instance, groups, kind
-        [self._node] = kind.instance.nodes
-        self.usage = Usage(kind.instance)
-        self._candidates = Candidates(kind.instance)
-        self._claims: list[Claim] = []
-        self._units: list[Unit] = []
-        # Group of each unit, and the alternative for which it aggregates claims.
-        self._meaning: dict[int, tuple[int, int | None]] = {}
-        self.most: dict[int, int] = {}
-        self._uses = 0
-        for group in kind.groups:
-            self._add_group(group)
-        self._task = dataclasses.replace(
-            kind.instance, claims=tuple(self._claims), units=tuple(self._units)
-        )
-        self.objective = Objective(self._task)
+        rewards = ((prices.rewards[group], self._maximum[group]) for group in self._counts)
+        return -sum(max(0, reward) * most for reward, most in rewards)
 
     def _add_group(self, group: int) -> None:
         units = self._groups[group].units
         claims = [self._instance.claims[claim] for claim in units[0].claims]
-        self.most[group] = min(len(units), self._most(claims))
-        if self.most[group] == 0:
+        self._maximum[group] = min(len(units), self._most(claims))
+        if self._maximum[group] == 0:
             return
         if len(claims) == 1 and self._is_countable(claims[0]):
             for number, alternative in enumerate(claims[0].requests[0].alternatives):
-                many = dataclasses.replace(alternative, maximum=self.most[group])
+                many = dataclasses.replace(alternative, maximum=self._maximum[group])
                 claim = Claim("", "", (Request("", (many,)),))
-                for _time in range(self._times(alternative, self.most[group])):
+                for _time in range(self._times(alternative, self._maximum[group])):
                     self._add_unit(group, number, [claim])
             return
-        for _copy in range(self.most[group]):
+        for _copy in range(self._maximum[group]):
             self._add_unit(group, None, claims)
 
     def _add_unit(self, group: int, way: int | None, claims: t.Sequence[Claim]) -> None:
@@ -207,12 +201,12 @@ class _Builder:
 
     def _is_countable(self, claim: Claim) -> bool:
         return (
-            is_for_one_device(claim)
+            claim.is_for_one_device
             and not claim.constraints
             and claim.limit != 0
             and not any(
                 one.admin or one.whole or one.totals or one.ceilings or one.access
-                for one in claim.requests[0].alternatives
+                for one in claim.alternatives
             )
         )
 
@@ -236,7 +230,7 @@ class _Builder:
 
     def _times_on(self, device: int, alternative: Alternative) -> int:
         """Number of such requests that can share a device."""
-        portions = self.usage.portions(device, alternative)
+        portions = self._usage.portions(device, alternative)
         if portions is None:
             return 0
         if not self._kind.instance.devices[device].shareable:
@@ -244,44 +238,33 @@ class _Builder:
         if alternative.shared and alternative.totals:
             return _UNLIMITED
         fitting = (
-            self.usage.left(device, name) // amount
+            self._usage.left(device, name) // amount
             for name, amount in portions.items()
             if amount and "=" not in name
         )
         return min(fitting, default=_UNLIMITED)
 
-    def model(self) -> FleetModel:
-        places = [(unit, (self._node.name,)) for unit in self._units]
-        state = State(self._task, self.usage, self._candidates)
-        return FleetModel(
-            state, self.objective, places, lambda unit: self._meaning[id(unit)][1] is not None
-        )
-
-    def counts(self, fleet: FleetModel) -> dict[int, t.Any]:
-        """Number of units of each group in the component, as expressions."""
+    def _add_counts(self) -> dict[int, t.Any]:
+        """Number of units of each group in the component; aggregated ones add their rank."""
+        nodes = self._fleet.nodes
         found: dict[int, t.Any] = {}
-        for place in fleet.nodes.places:
+        for place in nodes.places:
             group, way = self._meaning[id(place.unit)]
             if way is None:
                 found[group] = found.get(group, 0) + place.here
-        for use in fleet.nodes.uses:
-            group, way = self._meaning[id(fleet.nodes.place_of(use.member).unit)]
+        ranks = []
+        for use in nodes.uses:
+            group, way = self._meaning[id(nodes.place_of(use.member).unit)]
             if way is not None:
                 found[group] = found.get(group, 0) + use.chosen
+                ranks += [way * use.chosen] if way else []
+        self._levels[0] += sum(ranks)
         return found
 
-    def rank(self, fleet: FleetModel) -> t.Any:
-        """The rank of the aggregated claims."""
-        ways = [
-            (self._meaning[id(fleet.nodes.place_of(use.member).unit)][1] or 0, use.chosen)
-            for use in fleet.nodes.uses
-        ]
-        return sum(way * chosen for way, chosen in ways if way)
-
-    def content(self, fleet: FleetModel, value: t.Callable[[t.Any], int]) -> Content:
+    def _content(self, value: t.Callable[[t.Any], int]) -> Content:
         found: list[tuple[int, tuple[ClaimAllocation, ...]]] = []
-        given = fleet.nodes.allocations(value)
-        for place in fleet.nodes.places:
+        given = self._fleet.nodes.allocations(value)
+        for place in self._fleet.nodes.places:
             if not value(place.here):
                 continue
             group, way = self._meaning[id(place.unit)]
