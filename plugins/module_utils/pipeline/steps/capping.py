@@ -198,10 +198,14 @@ class Capping:
         self.errors += result["errors"]
         silent = [one["name"] for one in result["errors"] if one["reason"] in _SILENT]
         if silent:
-            more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            one = f"The BMC of {min(silent)} did not answer, so that the machine gets"
+            several = (
+                f"{len(silent)} BMCs, among them that of {min(silent)}, did not answer, so that the "
+                "machines get"
+            )
             self.context.warn(
-                f"The BMCs of {min(silent)}{more} did not answer, so that these machines get no new "
-                "cap; this host asks BMCs itself, and never a gateway that reads them"
+                f"{one if len(silent) == 1 else several} no new cap; this host asks BMCs itself, and "
+                "never a gateway that reads them"
             )
         return {one["name"]: one for one in result["limits"]}
 

@@ -306,7 +306,7 @@ def test_a_machine_that_only_a_gateway_reaches_gets_no_cap_and_is_told(rack: Rac
     finally:
         rack.lab.admin("DELETE", "/faults")
     assert far not in rack.caps and rack.caps
-    assert f"The BMCs of {far} did not answer" in rack.warnings[0]
+    assert f"The BMC of {far} did not answer" in rack.warnings[0]
     assert "never a gateway" in rack.warnings[0]
 
 
