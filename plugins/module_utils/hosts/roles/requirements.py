@@ -178,23 +178,26 @@ def _qat(hardware: Hardware) -> Verdict:
 _MAX_TEXT_LENGTH = 256
 _MAX_MEMBERS = 512
 
+# Names of facts in expressions.
 Names = t.Mapping[str, str]
-
-
-def _names(line: str) -> Names:
-    """Facts with their names in expressions, each of which follows a colon if it is another one."""
-    pairs = (fact.partition(":") for fact in line.split())
-    return {ours: name or ours for ours, _colon, name in pairs}
-
-
-_OF_HOST = _names("name namespace source rack state is_online:online")
-_OF_HARDWARE = _names(
-    "gpus manufacturer product has_qat:qat sriov_enabled:sriovEnabled serial_number:serialNumber"
-)
-_OF_PROCESSORS = _names("count model architecture")
-_OF_PORTS = _names("name mac ip gigabits boots pci_id:pciId can_sriov:sriov")
-_OF_DISKS = _names("name size_bytes:bytes kind")
-_OF_DEVICES = _names("pci_id:pciId name")
+_OF_HOST: Names = {
+    **{name: name for name in ("name", "namespace", "source", "rack", "state")},
+    "is_online": "online",
+}
+_OF_HARDWARE: Names = {
+    **{name: name for name in ("gpus", "manufacturer", "product")},
+    "has_qat": "qat",
+    "sriov_enabled": "sriovEnabled",
+    "serial_number": "serialNumber",
+}
+_OF_PROCESSORS: Names = {name: name for name in ("count", "model", "architecture")}
+_OF_PORTS: Names = {
+    **{name: name for name in ("name", "mac", "ip", "gigabits", "boots")},
+    "pci_id": "pciId",
+    "can_sriov": "sriov",
+}
+_OF_DISKS: Names = {"name": "name", "size_bytes": "bytes", "kind": "kind"}
+_OF_DEVICES: Names = {"pci_id": "pciId", "name": "name"}
 
 
 def variables_of(host: Host) -> dict[str, t.Any]:
