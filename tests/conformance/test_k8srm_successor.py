@@ -116,7 +116,7 @@ def feasible_sets() -> Iterator[tuple[str, ...]]:
             grown = (*names, devices[device].name)
             yield grown
             yield from grow(device + 1, grown)
-            usage.take(device, portions, -1)
+            usage.give_back(device, portions)
 
     yield from grow(0, ())
 

@@ -30,7 +30,7 @@ Member = tuple[int, int, int]
 class Usage:
     """The state of all devices of an instance; starts with existing allocations.
 
-    ``take`` with the signs 1 and -1 are exact inverses, so that a search can undo its trials.
+    ``take`` and ``give_back`` are exact inverses, so that a search can undo its trials.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -123,14 +123,21 @@ class Usage:
         )
         return None if blocked else mode
 
+    def take(self, device: int, portions: Amounts) -> None:
+        """Give a device, or portions of it, to a claim."""
+        self._change(device, portions, 1)
+
+    def give_back(self, device: int, portions: Amounts) -> None:
+        """Undo ``take`` with the same arguments."""
+        self._change(device, portions, -1)
+
     def change(self, claim: Claim, allocation: ClaimAllocation | None, *, taken: bool) -> None:
         """Take the devices of a claim, or give them back; admin access takes none."""
         for chosen in allocation.chosen if allocation else ():
             if not claim.alternative(chosen).admin:
-                self.take(chosen.device, chosen.portions, 1 if taken else -1)
+                self._change(chosen.device, chosen.portions, 1 if taken else -1)
 
-    def take(self, device: int, portions: Amounts, sign: int = 1) -> None:
-        """Give a device, or portions of it, to a claim; ``sign`` -1 undoes that."""
+    def _change(self, device: int, portions: Amounts, sign: int) -> None:
         before = self._holders[device]
         self._holders[device] = before + sign
         if before == 0 or before + sign == 0:

@@ -305,7 +305,7 @@ class Search:
             return
         alternative = self._alternative(place)
         if not alternative.admin:
-            self._usage.take(place.device, place.portions, -1)
+            self._usage.give_back(place.device, place.portions)
         self._constraints.remove((place.claim, place.request, place.alternative), place.device)
         place.device = None
 
