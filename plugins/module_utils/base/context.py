@@ -20,11 +20,6 @@ def ignore_progress(done: int, total: int, failed: int) -> None:
     """Progress callback of callers that show no progress."""
 
 
-def _ignore_progress_of(step: str) -> ProgressCallback:
-    """Progress callbacks of callers that show no progress."""
-    return ignore_progress
-
-
 def _ignore_text(text: str) -> None:
     """Ignore warnings and secrets, for callers without a user."""
 
@@ -44,7 +39,7 @@ class Context:
 
     check_mode: bool = False
     progress: ProgressCallback = ignore_progress
-    progress_of: t.Callable[[str], ProgressCallback] = _ignore_progress_of
+    progress_of: t.Callable[[str], ProgressCallback] = lambda _step: ignore_progress
     warn: t.Callable[[str], None] = _ignore_text
     protect: t.Callable[[str], None] = _ignore_text
     now: t.Callable[[], datetime.datetime] = utc_now

@@ -41,10 +41,10 @@ def reconciled(failure: Failure | None, remarks: t.Sequence[str] = ()) -> Condit
     return condition("Reconciled", "True", "ReconcileSuccess", text)
 
 
-def has_condition(obj: t.Any, name: str, status: str = "True") -> bool:
-    """Whether the status of an object of others has this condition with this status."""
+def has_condition(obj: t.Any, name: str) -> bool:
+    """Whether the status of an object of others has this condition as True."""
     return any(
-        (one.get("type"), one.get("status")) == (name, status)
+        (one.get("type"), one.get("status")) == (name, "True")
         for one in objects(member(obj, "status", "conditions"))
     )
 
