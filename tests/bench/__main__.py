@@ -87,7 +87,7 @@ def _select(all_benches: list[Bench], patterns: Sequence[str]) -> list[Bench]:
 
 
 def _measure(item: Bench, stage: Stage, docs: Path) -> bool:
-    load = machine.load()
+    load = machine.load() if stage.smoke else machine.settled_load()
     stage.say(f"{item.name} (load of the machine: {load:.1f})")
     try:
         row = item.measure(stage)

@@ -138,8 +138,8 @@ def largest_cluster(stage: Stage) -> Row:
         ],
         equal="runs with nothing to do change no task, so every object has its desired state.",
         notes=[
-            "A run whose readings are news writes the status of each NodeConfig. That takes the API "
-            "server 20 times the processor time of a write to a ConfigMap."
+            "A run to which each power draw is news writes the status of each NodeConfig, which "
+            "costs the API server more than everything else in the run."
         ],
     )
 

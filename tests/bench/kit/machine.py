@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import platform
 import re
+import time
 from importlib.metadata import version
 from pathlib import Path
 
+SETTLING_SECONDS = 180.0
 PROGRAMS = ("ansible-core", "aiohttp", "kubernetes", "ortools")
 
 
@@ -28,6 +30,17 @@ def describe() -> dict[str, str]:
 def load() -> float:
     """Load average of the last minute."""
     return os.getloadavg()[0]
+
+
+def settled_load() -> float:
+    """The load once half of the processors are free, or after the longest wait.
+
+    The row before leaves a load that fades within a minute or two.
+    """
+    end = time.monotonic() + SETTLING_SECONDS
+    while load() > (os.cpu_count() or 1) / 2 and time.monotonic() < end:
+        time.sleep(1.0)
+    return load()
 
 
 def _processor() -> str:

@@ -68,6 +68,9 @@ END = """
   the written one is old. That age is 2.5 to 5 minutes, by the node's name. A run every five minutes
   therefore writes each status, whether readings move or not. A run a minute writes about a quarter
   of them where no reading moves, and never the whole fleet at once.
+- **The API server needs memory more than processors.** With 5,000 nodes and 25,000 pods its live
+  heap is about 1.5 GB. A status then costs about 4 ms of its processor time, and 30 ms where
+  `GOMEMLIMIT` was 2 GiB, because it collected garbage all the time.
 - **The bytes grow with the pods**: each run reads every pod.
 - **A BMC gets the same few requests for any size of the fleet**, one at a time.
 - **Kubernetes limits a cluster to 5,000 nodes.** 10,000 nodes therefore need at least two clusters,
