@@ -108,44 +108,74 @@ class NodeFacts:
     def from_dict(cls, given: t.Any) -> NodeFacts:
         """Facts from the form of results; other members are ignored. Raises InvalidField."""
         found = mapping(given, "facts")
-        return cls(**{name: read(found, name, "") for name, read in _FIELDS.items()})
+        return cls(
+            source=_of(SOURCES)(found, "source"),
+            cgroup_version=_of(CGROUP_VERSIONS)(found, "cgroup_version"),
+            cgroup_driver=_of(CGROUP_DRIVERS)(found, "cgroup_driver"),
+            rapl_zones=_items(
+                found, "rapl_zones", RaplZone, max_energy_range_uj=_energy, readable=_readable
+            ),
+            hwmon_sensors=_items(
+                found,
+                "hwmon_sensors",
+                HwmonSensor,
+                type=_of(SENSOR_TYPES),
+                scope=_of(SENSOR_SCOPES),
+                readable=_readable,
+            ),
+            gpus=_items(found, "gpus", Gpu),
+            kernel_headers=_flag(found, "kernel_headers"),
+            btf=_flag(found, "btf"),
+            problems=tuple(_problems(found)),
+            **{name: _text(found, name) for name in _TEXTS},
+        )
 
 
-# A reader of one member of a mapping at a path. Raises InvalidField.
-_Reader = t.Callable[[Object, str, str], t.Any]
+_TEXTS = (
+    *("architecture", "operating_system", "kernel", "cpu_model", "microarchitecture"),
+    "virtualization",
+)
+Item = t.TypeVar("Item", RaplZone, HwmonSensor, Gpu)
 
 
-def _checked(is_valid: t.Callable[[t.Any], bool], problem: str) -> _Reader:
-    """A reader of values in their own form."""
+def _text(given: Object, name: str, path: str = "") -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH or not value.isprintable():
+        problem = f"{shown(value)} is not a printable text of at most {MAX_TEXT_LENGTH} characters"
+        raise InvalidField(path + name, problem)
+    return value
 
-    def read(given: Object, name: str, path: str) -> t.Any:
+
+def _of(choices: t.Sequence[str]) -> t.Callable[..., str]:
+    """A reader of one of these texts."""
+
+    def read(given: Object, name: str, path: str = "") -> str:
         value = given.get(name)
-        if not is_valid(value):
-            raise InvalidField(path + name, f"{shown(value)} {problem}")
+        if not isinstance(value, str) or value not in choices:
+            raise InvalidField(path + name, f"{shown(value)} is none of {', '.join(choices)}")
         return value
 
     return read
 
 
-def _of(choices: t.Sequence[str]) -> _Reader:
-    """A reader of one of these texts."""
-    problem = f"is none of {', '.join(choices)}"
-    return _checked(lambda value: isinstance(value, str) and value in choices, problem)
+def _flag(given: Object, name: str) -> bool | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidField(name, f"{shown(value)} is neither true, false nor null")
+    return value
 
 
-def _items(kind: type[t.Any], **readers: _Reader) -> _Reader:
-    """A reader of items whose members are texts, except those with a reader; None if unknown."""
+def _items(
+    given: Object, name: str, kind: type[Item], **readers: t.Callable[[Object, str, str], t.Any]
+) -> tuple[Item, ...] | None:
+    """Items whose members are texts, except those with a reader; None if they are not known."""
+    if given.get(name) is None:
+        return None
     members = {each.name: readers.get(each.name, _text) for each in dataclasses.fields(kind)}
-
-    def read(given: Object, name: str, _path: str) -> t.Any:
-        if given.get(name) is None:
-            return None
-        return tuple(
-            kind(**{key: read(item, key, f"{name}[{index}].") for key, read in members.items()})
-            for index, item in enumerate(_bounded(mappings(given[name], name), name))
-        )
-
-    return read
+    return tuple(
+        kind(**{key: read(item, key, f"{name}[{index}].") for key, read in members.items()})
+        for index, item in enumerate(_bounded(mappings(given[name], name), name))
+    )
 
 
 def _bounded(found: t.Sequence[t.Any], name: str) -> t.Sequence[t.Any]:
@@ -154,36 +184,21 @@ def _bounded(found: t.Sequence[t.Any], name: str) -> t.Sequence[t.Any]:
     return found
 
 
-def _problems(given: Object, name: str, _path: str) -> tuple[str, ...]:
-    found = _bounded(texts(given.get(name), name), name)
-    return tuple(_text({"": text}, "", f"{name}[{index}]") for index, text in enumerate(found))
+def _problems(given: Object) -> list[str]:
+    found = _bounded(texts(given.get("problems"), "problems"), "problems")
+    return [_text({"": text}, "", f"problems[{index}]") for index, text in enumerate(found)]
 
 
-_text = _checked(
-    lambda value: isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH and value.isprintable(),
-    f"is not a printable text of at most {MAX_TEXT_LENGTH} characters",
-)
-_flag = _checked(
-    lambda value: value is None or isinstance(value, bool), "is neither true, false nor null"
-)
-_readable = _checked(lambda value: isinstance(value, bool), "is neither true nor false")
-_energy = _checked(
-    lambda value: value is None or (type(value) is int and 0 <= value <= _MAX_ENERGY),
-    "is not a count of µJ",
-)
-_TYPES = {"type": _of(SENSOR_TYPES), "scope": _of(SENSOR_SCOPES)}
-_FIELDS: t.Mapping[str, _Reader] = {
-    "source": _of(SOURCES),
-    "cgroup_version": _of(CGROUP_VERSIONS),
-    "cgroup_driver": _of(CGROUP_DRIVERS),
-    "rapl_zones": _items(RaplZone, max_energy_range_uj=_energy, readable=_readable),
-    "hwmon_sensors": _items(HwmonSensor, readable=_readable, **_TYPES),
-    "gpus": _items(Gpu),
-    "kernel_headers": _flag,
-    "btf": _flag,
-    "problems": _problems,
-    **dict.fromkeys(
-        ("architecture", "operating_system", "kernel", "cpu_model", "microarchitecture"), _text
-    ),
-    "virtualization": _text,
-}
+def _energy(given: Object, name: str, path: str) -> int | None:
+    value = given.get(name)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (is_whole and 0 <= value <= _MAX_ENERGY):
+        raise InvalidField(path + name, f"{shown(value)} is not a count of µJ")
+    return value
+
+
+def _readable(given: Object, name: str, path: str) -> bool:
+    value = given.get(name)
+    if not isinstance(value, bool):
+        raise InvalidField(path + name, f"{shown(value)} is neither true nor false")
+    return value
