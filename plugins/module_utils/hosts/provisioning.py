@@ -75,10 +75,16 @@ class Requirements:
                 f"a host cannot have the processors {shown(self.cpu_model)} and "
                 f"{shown(other.cpu_model)} at once"
             )
-        # Of equal or empty texts, and of truths, the greater one is the stricter, too.
-        stricter = {name: max(value, getattr(other, name)) for name, value in vars(self).items()}
-        expressions = tuple(dict.fromkeys((*self.expressions, *other.expressions)))
-        return Requirements(**{**stricter, "expressions": expressions})
+        return Requirements(
+            cpu=max(self.cpu, other.cpu),
+            memory=max(self.memory, other.memory),
+            gpu=max(self.gpu, other.gpu),
+            disk=max(self.disk, other.disk),
+            sriov=self.sriov or other.sriov,
+            qat=self.qat or other.qat,
+            cpu_model=self.cpu_model or other.cpu_model,
+            expressions=tuple(dict.fromkeys((*self.expressions, *other.expressions))),
+        )
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,8 @@ class Instance:
     """Input data of the search for hosts that have an address of each of the IP ``versions``.
 
     Hosts are sorted by name and identified by position, also in ``addresses``, ``refusals``,
-    ``idle`` and ``sources``. ``named`` are those that items name. ``idle`` is power draw in tenths
-    of watts, and ``sources`` are those of each in words.
+    ``idle`` and ``sources``. ``named`` are the hosts that items name. ``idle`` has the idle power
+    draw of each host in tenths of watts, and ``sources`` say where each figure comes from.
     """
 
     request: Request

@@ -39,10 +39,10 @@ class Observation:
     """The add-ons of a run with their objects by part, and the cluster after it.
 
     ``failures`` have the sentences of failed steps of one add-on, by its condition. ``is_issued``
-    means that certificates without cert-manager are issued. ``errors`` are those of all written
-    objects, by kind and name, empty for applied ones. ``missing_secrets`` and ``unready``
-    (certificates) have sentences, the first by the condition of their add-on. ``port`` is the name
-    of the port of Kepler's Service, empty if there is none.
+    means that certificates without cert-manager are issued. ``errors`` has the error of each
+    written object by kind and name; an applied object has an empty one. ``missing_secrets`` and
+    ``unready`` (certificates) have sentences, the first by the condition of their add-on. ``port``
+    is the name of the port of Kepler's Service, empty if there is none.
     """
 
     addons: Addons
